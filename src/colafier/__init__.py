@@ -1,0 +1,58 @@
+"""Learn from noisy labels, and purify them.
+
+The public names are imported at their first use, so that `import colafier` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from colafier.data.sources import Source, arrays
+    from colafier.flow import Batch, Pass, Purified
+    from colafier.methods.base import Method
+    from colafier.methods.colafier import CoLafier
+    from colafier.rows import RowTable
+    from colafier.runs import Result, run
+    from colafier.settings import Settings, resolve
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "CoLafier",
+    "Method",
+    "Pass",
+    "Purified",
+    "Result",
+    "RowTable",
+    "Settings",
+    "Source",
+    "arrays",
+    "resolve",
+    "run",
+]
+
+_HOMES = {
+    "Batch": "flow",
+    "CoLafier": "methods.colafier",
+    "Method": "methods.base",
+    "Pass": "flow",
+    "Purified": "flow",
+    "Result": "runs",
+    "RowTable": "rows",
+    "Settings": "settings",
+    "Source": "data.sources",
+    "arrays": "data.sources",
+    "resolve": "settings",
+    "run": "runs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,249 @@
+"""The command line: thin, and without torch until a command needs it."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from colafier import __version__
+from colafier.methods import available, find
+from colafier.settings import Settings, preset_names, read_pairs, resolve
+
+INTERRUPTED = 130  # what a shell expects after Ctrl-C
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+    rich_markup_mode="markdown",
+    help="Learn from noisy labels, and purify them. Start with: colafier demo",
+)
+console = Console(markup=False, emoji=False, highlight=False)  # ":key:" is text
+errors = Console(markup=False, emoji=False, highlight=False, stderr=True)
+
+Data = Annotated[str | None, typer.Option(help="Folder with the files of the source.")]
+SourceName = Annotated[
+    str | None, typer.Option(help="digits (comes along), cifar10 or fashion_mnist.")
+]
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC",
+        help="none, symmetric:RATE, symmetric-exclusive:RATE, asymmetric:RATE, pair:RATE, "
+        "instance:RATE, instance-raw:RATE, instance-shared:RATE, file:LABELS.npy or "
+        "cifar10n:worst:FILE (or aggregate, random1, random2, random3).",
+    ),
+]
+Limit = Annotated[int | None, typer.Option(min=2, help="Only the first rows.")]
+Seed = Annotated[int | None, typer.Option(help="Of everything random.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+
+
+@contextmanager
+def _mistakes_explained() -> Iterator[None]:
+    """What the user can mend is said in one line, without a traceback."""
+    try:
+        yield
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        errors.print(f"error: {error}", soft_wrap=True)
+        raise typer.Exit(2) from error
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        console.print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the outputs.")] = Path("runs/demo"),
+    epochs: Annotated[int | None, typer.Option(min=1, help="Fewer are quicker.")] = None,
+    seed: Seed = None,
+) -> None:
+    """Purify 1,437 images of digits with 40 % wrong labels, beside plain training.
+
+    - `colafier demo`
+    - `colafier demo --seed 2 --out runs/demo2`
+    """
+    from colafier.demo import demo as show
+
+    given = _given(epochs=epochs, seed=seed)
+    with _mistakes_explained(), _interruptible("run the demo again"):
+        show(out, given, console)
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option(help="Folder for the outputs; a new one.")],
+    preset: Annotated[
+        str | None, typer.Option(help=f"{', '.join(preset_names())}, or a .toml file.")
+    ] = None,
+    source: SourceName = None,
+    data: Data = None,
+    noise: Noise = None,
+    method: Annotated[str | None, typer.Option(help="See: colafier methods.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Hyper-parameter of the method; repeatable."
+        ),
+    ] = None,
+    net: Annotated[
+        str | None,
+        typer.Option(help="resnet8, resnet10, resnet18, resnet34, convnet, mlp or linear."),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1)] = None,
+    batch_size: Annotated[int | None, typer.Option(min=2)] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate of AdamW.")] = None,
+    weight_decay: Annotated[float | None, typer.Option()] = None,
+    seed: Seed = None,
+    limit: Limit = None,
+    pad_to: Annotated[int | None, typer.Option(help="Side of the images after padding.")] = None,
+    flip: Annotated[
+        bool | None, typer.Option("--flip/--no-flip", help="May images be mirrored?")
+    ] = None,
+    devices: Annotated[int | None, typer.Option(min=1, help="Processes to share it.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Of the backbone: auto, float32 or bf16.")
+    ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(help="tensorboard, wandb or mlflow, beside metrics.jsonl; repeatable."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Train a method and purify the labels that it learned from.
+
+    - `colafier train --preset digits --out runs/digits`
+    - `colafier train --preset digits --method ce --noise symmetric:0.5 --seed 2 --out runs/ce`
+    - `colafier train --preset cifar10 --data FOLDER --noise instance:0.4 --out runs/c10`
+    - `colafier train --preset cifar10 --data FOLDER --limit 5000 --net resnet8 --out runs/small`
+    - `colafier train --preset digits --set variant=paper --set warmup=8 --out runs/paper`
+    - `colafier train --resume --out runs/digits`
+
+    A setting is the class default, else the preset's, else what stands here. All of them go into
+    OUT/config.json; metrics.jsonl has a line per epoch, labels.csv the purified labels,
+    record.json the scores, noise.json what was done to the labels.
+    """
+    from colafier import runs
+
+    given = _given(
+        source=source, data=data, limit=limit, pad_to=pad_to, noise=noise, method=method, net=net,
+        precision=precision, epochs=epochs, batch_size=batch_size, lr=lr, weight_decay=weight_decay,
+        flip=flip, seed=seed, devices=devices,
+    )  # fmt: skip
+    with _mistakes_explained():
+        runs.check_loggers(log or ())
+        hyper = read_pairs(set_ or [])
+        nothing_given = not (preset or given or hyper)
+        if resume and nothing_given:
+            settings = runs.settings_of(out)
+        else:
+            settings = resolve(preset, given, hyper)
+        if resume:
+            _same(settings, runs.settings_of(out))
+        task = runs.prepare(settings)
+        if not resume:  # after all that can be wrong, so that a typo costs no older run
+            runs.claim(out, overwrite=overwrite)
+    with _interruptible(f"go on with: colafier train --resume --out {out}"):
+        result = runs.train(settings, task, out, resume=resume, log=log or ())
+    from colafier.summary import table
+
+    console.print(table({settings.method: result.record}, f"{settings.source}, {settings.noise}"))
+    console.print(
+        f"The purified labels are in {out / runs.LABELS}, the rest beside them.", soft_wrap=True
+    )
+
+
+@app.command()
+def methods() -> None:
+    """List what there is to train with.
+
+    - `colafier methods`
+    - `colafier train --preset digits --method ce --out runs/ce`
+    """
+    shown = Table("name", "year", "nets", "needs the noise rate", "reference")
+    for name in available():
+        kind = find(name)
+        rate = "yes" if kind.needs_noise_rate else "no"
+        shown.add_row(name, str(kind.year), str(kind.num_nets), rate, kind.reference)
+    console.print(shown)
+
+
+@app.command()
+def noise(
+    spec: Annotated[str, typer.Option("--noise", metavar="SPEC", help="As for colafier train.")],
+    out: Annotated[Path, typer.Option(help="File for the labels; ends in .npy.")],
+    source: SourceName = None,
+    data: Data = None,
+    limit: Limit = None,
+    seed: Seed = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write noisy labels and their manifest, without training.
+
+    - `colafier noise --source digits --noise pair:0.3 --seed 1 --out noisy.npy`
+    - `colafier noise --source cifar10 --data FOLDER --noise instance:0.4 --out inst40.npy`
+    - `colafier train --preset digits --noise file:noisy.npy --out runs/pair30`
+
+    The manifest lies beside the labels, as .json: requested and true rate, seed, and a hash.
+    """
+    import numpy as np
+
+    from colafier import runs
+
+    with _mistakes_explained():
+        if out.suffix != ".npy":
+            raise ValueError(f"the labels go into a .npy file, not {out}")
+        if out.exists() and not overwrite:
+            raise FileExistsError(f"{out} exists; give --overwrite or another --out")
+        given = _given(source=source, data=data, limit=limit, seed=seed, noise=spec)
+        task = runs.prepare(resolve(given=given))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        np.save(out, task.given.numpy())
+        manifest = out.with_suffix(".json")
+        manifest.write_text(json.dumps(task.manifest) + "\n", encoding="utf-8")
+    wrong = 100 * task.manifest["true_rate"]
+    console.print(
+        f"{len(task.given):,} labels, {wrong:.1f} % of them wrong: {out} and {manifest}",
+        soft_wrap=True,
+    )
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _same(now: Settings, then: Settings) -> None:
+    """A run goes on only with the settings that it was started with."""
+    before, after = then.to_dict(), now.to_dict()
+    changed = [f"{k} was {before[k]}, is {after[k]}" for k in after if before[k] != after[k]]
+    if changed:
+        raise ValueError(f"a resumed run keeps its settings; {'; '.join(changed)}")
+
+
+@contextmanager
+def _interruptible(advice: str) -> Iterator[None]:
+    """Ctrl-C ends with what to do next, and the exit code that shells expect."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        errors.print(f"\n{stop}\n{advice}", soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from None

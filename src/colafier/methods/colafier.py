@@ -1,0 +1,321 @@
+"""CoLafier, Zhang, Hu and Rundensteiner, SDM 2024: two subnets guided by LID purify the labels.
+
+LID-dis judges a row with a label, LID-gen classifies the row; both see two views of it. LID scores
+weight their losses, and LID with the subnets' difference moves labels from epoch to epoch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from colafier import gate, losses
+from colafier.ema import Averaged
+from colafier.flow import (
+    Batch,
+    Engine,
+    MakeNet,
+    MakeOptimizer,
+    Pass,
+    Passes,
+    Purified,
+    Terms,
+    TrainSet,
+)
+from colafier.functional import draw_wrong
+from colafier.history import RowHistory
+from colafier.lid import lid, reach
+from colafier.methods.base import Method
+from colafier.mixing import drawn_views, mix, mixed_labels
+from colafier.relabel import ClassFloor, Wishes, candidate, decide, difference, union_scores
+from colafier.rows import RowTable
+from colafier.schedules import cosine, ramp, scaled
+from colafier.subnets import LidDis, LidGen
+from colafier.variants import CHOICE_NAMES, choose
+from colafier.weights import position, split, view_scores
+
+AUTHORS_EPOCHS = 200
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What both subnets say about the rows of a batch, a tensor for each view."""
+
+    gen: tuple[Tensor, ...]  # logits of LID-gen (b, c)
+    features: tuple[Tensor, ...]  # of LID-dis (b, d)
+    z: tuple[Tensor, ...]  # with the label (b, d)
+    dis: tuple[Tensor, ...]  # logits of LID-dis with the label (b, c)
+    dis_wrong: tuple[Tensor, ...]  # and with the wrong label (b, c)
+
+
+class CoLafier(Method):
+    """Two subnets on two views; LID weights their losses and, with their difference, moves labels.
+
+    Args:
+        variant: `paper`, `authors` or `adaptive` (ours); see `colafier.variants`.
+        warmup: Epochs of plain training, T_0; by default scaled from 15 in 200.
+        ramp: Epochs in which the upper quantiles rise, tau; by default scaled from 30 in 200.
+        wrong_weight: Weight of the wrong-label terms, lambda*.
+        consistency_weight: lambda_cons.
+        low_quantile: Level of the lower quantiles, epsilon_low.
+        threshold: Reliability that a guess needs, epsilon_k.
+        single_view: Ablation: weights and updates from the original rows, so no hard weight.
+        hard_loss: Whether the hard loss is there (ablation).
+        noisy_loss: Whether the noisy loss is there (ablation).
+        neighbors: This and all that follow: a single choice other than the variant's.
+    """
+
+    reference = "Zhang, Hu, Rundensteiner: CoLafier, SDM"
+    year = 2024
+    num_nets = 2
+    least_confidence: Tensor
+
+    def __init__(
+        self,
+        *,
+        variant: Literal["adaptive", "authors", "paper"] = "adaptive",
+        warmup: int | None = None,
+        ramp: int | None = None,
+        wrong_weight: float = 0.5,
+        consistency_weight: float = 10.0,
+        low_quantile: float = 0.001,
+        threshold: float = 0.1,
+        single_view: bool = False,
+        hard_loss: bool = True,
+        noisy_loss: bool = True,
+        neighbors: int | None = None,
+        joined_views: bool | None = None,
+        soft_guess: bool | None = None,
+        weight_quantile: float | None = None,
+        update_quantile: float | None = None,
+        mix_alpha: float | None = None,
+        consistency_on: Literal["logits", "probabilities"] | None = None,
+        embedding_scale: float | None = None,
+        mix_share: float | None = None,
+        class_floor: float | None = None,
+        patience: int | None = None,
+        average: float | None = None,
+        rate_floor: float | None = None,
+        holdout: bool | None = None,
+    ) -> None:
+        choices = {name: value for name, value in locals().items() if name in CHOICE_NAMES}
+        super().__init__()
+        self.choices = choose(variant, choices)
+        self.warmup = warmup
+        self.ramp = ramp
+        self.wrong_weight = wrong_weight
+        self.consistency_weight = consistency_weight
+        self.low_quantile = low_quantile
+        self.threshold = threshold
+        self.single_view = single_view
+        self.hard_loss = hard_loss
+        self.noisy_loss = noisy_loss
+        self.views = ("weak", "strong", "plain") if single_view else ("weak", "strong")
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """Both subnets, and what is kept for each row."""
+        self.epochs = epochs
+        self.num_classes = train.num_classes
+        self.warmup_epochs = _scaled(15, epochs) if self.warmup is None else self.warmup
+        self.ramp_epochs = _scaled(30, epochs) if self.ramp is None else self.ramp
+        self.gen = LidGen(make_net())
+        self.dis = LidDis(make_net().backbone, self.num_classes, self.choices.embedding_scale)
+        self.averaged = Averaged(self.gen, self.choices.average) if self.choices.average else None
+        known = train.given[train.labelled]
+        self.class_floor = ClassFloor(known, self.num_classes, self.choices.class_floor)
+        self.register_buffer("least_confidence", torch.zeros(()))  # that moves a label
+        self.labels = RowTable(train.given, trusted=train.trusted)
+        self.wishes = Wishes(train.given, self.choices.patience)
+        self.history = RowHistory(train.given)
+
+    def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
+        """One for each subnet: their losses touch no common parameter."""
+        return {"gen": make(self.gen.parameters()), "dis": make(self.dis.parameters())}
+
+    def passes(self, epoch: int, train: TrainSet) -> Passes:
+        """One walk over the labelled rows that are not held out; these open or close the gate."""
+        rows = None
+        if self.choices.holdout:
+            learned = train.labelled.clone()
+            learned[gate.held_out(train)] = False
+            rows = learned.nonzero()[:, 0]
+            if epoch >= self.warmup_epochs:
+                least = self._evidence(train).least_confidence(gate.TO_MOVE)
+                self.least_confidence.fill_(least)
+        yield Pass(rows, lr_scale=cosine(epoch, self.epochs, self.choices.rate_floor))
+
+    def loss(self, batch: Batch) -> Terms:
+        """Both subnets' clean, hard and noisy losses, Eq. 3.28-3.29; stages the label update."""
+        labels = self.labels[batch.index]  # (b,)
+        wrong = self.own(draw_wrong(self.gather(labels), self.num_classes))  # (b,)
+        seen = self._look(batch.views[:2], labels, wrong)
+        weighing = seen if not self.single_view else self._glance(batch.views[2], labels, wrong)
+        all_labels = self.gather(labels)
+        scores = self._scores(weighing, all_labels)
+        self._remember(batch, labels, scores, seen, weighing)
+        if batch.epoch < self.warmup_epochs or not self._enough(all_labels):
+            whole = torch.ones(len(batch), device=labels.device)
+            return self._clean(whole, seen, labels)
+        level = self._level(batch.epoch, self.choices.weight_quantile)
+        places = [self.own(position(s, s, self.low_quantile, level)) for s in scores]
+        clean, hard, noisy = split(places[0], places[-1])
+        terms = self._clean(clean, seen, labels)
+        if self.hard_loss:
+            terms["hard_gen"] = losses.hard(hard, seen.gen, labels)
+            terms["hard_dis"] = losses.hard(
+                hard, seen.dis, labels, seen.dis_wrong, self.wrong_weight
+            )
+        if self.noisy_loss:
+            terms |= self._noisy(noisy, batch, seen, labels)
+        self._move_labels(batch, labels, weighing, all_labels)
+        return terms | {"weight_clean": clean.mean(), "weight_noisy": noisy.mean()}
+
+    def update(self, batch: Batch, engine: Engine) -> Terms:
+        """One step of both subnets; the averaged copy follows."""
+        terms = super().update(batch, engine)
+        if self.averaged is not None:
+            self.averaged.follow(self.gen)
+        return terms
+
+    def deployed(self) -> nn.Module:
+        """LID-gen, averaged over the steps if so chosen."""
+        return self.gen if self.averaged is None else self.averaged.net
+
+    def rows_now(self) -> dict[str, Tensor]:
+        """Labels, and LID of the labels that this epoch was trained with."""
+        history = self.history
+        now = {"labels": self.labels, "judged": history.judged, "lid": history.lid}
+        return {name: table.values for name, table in now.items()}
+
+    def purify(self, train: TrainSet) -> Purified:
+        """Labels that moved and stand the test of held-out given labels; quality; mean LID."""
+        seen, labels = self.history.seen, self.labels.values  # (n,), (n,)
+        given = train.given.to(labels.device)
+        p = self.class_floor.lift(train.predict(self.deployed()).to(labels.device))  # (n, c)
+        of_given = p.gather(1, given.clamp(min=0)[:, None])[:, 0]  # (n,)
+        quality = torch.where(seen, self.history.mean_given(), of_given).clamp(0, 1)
+        columns = {"lid": self.history.mean_lid()}
+        if not self.choices.holdout:
+            return Purified(labels, quality, columns)
+        evidence = self._evidence(train)
+        proposed = torch.where(seen, labels, p.argmax(1))
+        allowed = gate.allows(evidence, p, proposed, moved_before=seen)
+        allowed &= (given >= 0) & ~train.trusted.to(labels.device)
+        return Purified(torch.where(allowed, proposed, given), quality, columns, asdict(evidence))
+
+    def _look(self, views: Sequence[Tensor], labels: Tensor, wrong: Tensor) -> _Seen:
+        """Send views through both subnets: one pass each, as one batch, so BatchNorm sees all."""
+        x = torch.cat(list(views))
+        features = self.dis.encode(x).chunk(len(views))
+        z, dis = zip(*(self.dis.judge(f, labels) for f in features), strict=True)
+        _, dis_wrong = zip(*(self.dis.judge(f, wrong) for f in features), strict=True)
+        return _Seen(self.gen(x).chunk(len(views)), features, z, dis, dis_wrong)
+
+    @torch.no_grad()
+    def _glance(self, view: Tensor, labels: Tensor, wrong: Tensor) -> _Seen:
+        return self._look([view], labels, wrong)
+
+    @torch.no_grad()
+    def _scores(self, seen: _Seen, all_labels: Tensor) -> list[Tensor]:
+        """LID of all processes' rows with their labels, for each view."""
+        joined = self.choices.joined_views
+        among = all_labels.repeat(len(seen.z)) if joined else all_labels
+        k = self.choices.neighbors or reach(all_labels, among)
+        return view_scores([self.gather(z) for z in seen.z], k, joined)
+
+    @torch.no_grad()
+    def _given_scores(self, batch: Batch, labels: Tensor, seen: _Seen) -> Tensor:
+        """LID of the rows with their given labels, among the rows with the labels of now (b,)."""
+        given, all_labels = self.gather(batch.y), self.gather(labels)
+        k = self.choices.neighbors or reach(given, all_labels)
+        own = torch.arange(len(given), device=given.device)
+        scores = []
+        for features, z in zip(seen.features, seen.z, strict=True):
+            z_given, _ = self.dis.judge(features, batch.y)
+            scores.append(lid(self.gather(z_given), k, self.gather(z), own))
+        return self.own(torch.stack(scores).mean(0))
+
+    def _evidence(self, train: TrainSet) -> gate.Evidence:
+        """What held-out given labels say of the deployed classifier's guesses."""
+        held = gate.held_out(train)
+        return gate.weigh(
+            self.class_floor.lift(train.predict(self.deployed(), held)), train.given[held]
+        )
+
+    def _enough(self, all_labels: Tensor) -> bool:
+        """Whether a batch is large enough for LID to mean something."""
+        k = self.choices.neighbors or int(reach(all_labels, all_labels).median())
+        return len(all_labels) >= k + 2
+
+    def _level(self, epoch: int, start: float) -> float:
+        return ramp(epoch, self.warmup_epochs, self.ramp_epochs, start, 1.0)
+
+    def _clean(self, weight: Tensor, seen: _Seen, labels: Tensor) -> Terms:
+        dis = losses.clean(weight, seen.dis, labels, seen.dis_wrong, self.wrong_weight)
+        return {"clean_gen": losses.clean(weight, seen.gen, labels), "clean_dis": dis}
+
+    def _noisy(self, weight: Tensor, batch: Batch, seen: _Seen, labels: Tensor) -> Terms:
+        """Noisy losses of both subnets; only a share of the views may be mixed, see `mix_share`."""
+        gen_rows = torch.zeros_like(weight)
+        dis_rows = torch.zeros_like(weight)
+        for x, rows, counts in drawn_views(batch.views[:2], weight, self.choices.mix_share):
+            mixed = mix(x, self.choices.mix_alpha)
+            own = labels[rows]
+            targets = (own, own[mixed.partner], mixed.keep)
+            soft = mixed_labels(own, mixed, self.num_classes)
+            gen = losses.mixed(self.gen(mixed.x), *targets)
+            dis = losses.mixed(self.dis.judge(self.dis.encode(mixed.x), soft)[1], *targets)
+            gen_rows = gen_rows.index_add(0, rows, counts * gen)
+            dis_rows = dis_rows.index_add(0, rows, counts * dis)
+        apart = losses.consistency(seen.dis, seen.dis_wrong, self.choices.consistency_on)
+        return {
+            "noisy_gen": losses.noisy(weight, gen_rows),
+            "noisy_dis": losses.noisy(weight, dis_rows, apart, self.consistency_weight),
+        }
+
+    @torch.no_grad()
+    def _remember(
+        self, batch: Batch, labels: Tensor, scores: list[Tensor], seen: _Seen, weighing: _Seen
+    ) -> None:
+        """Running sums for `purify`, and this epoch's LID for the metrics."""
+        lid_now = self.own(torch.stack(scores).mean(0))  # (b,)
+        p = torch.stack([g.softmax(1) for g in seen.gen]).mean(0)  # (b, c)
+        of_given = p.gather(1, batch.y[:, None])[:, 0]  # (b,)
+        given_lid = self._given_scores(batch, labels, weighing)
+        self.history.write(batch.index, labels, lid_now, given_lid, of_given)
+
+    @torch.no_grad()
+    def _move_labels(self, batch: Batch, labels: Tensor, seen: _Seen, all_labels: Tensor) -> None:
+        """Stage the next epoch's labels: a move must be wanted for `patience` epochs in a row."""
+        level = self._level(batch.epoch, self.choices.update_quantile)
+        views = []
+        confidence = torch.zeros(len(batch), device=labels.device)  # mean over the views
+        for gen, dis, features, z in zip(seen.gen, seen.dis, seen.features, seen.z, strict=True):
+            p = self.class_floor(gen)  # (b, c)
+            guess = p.argmax(1)  # (b,)
+            confidence = confidence + p.max(1).values / len(seen.gen)
+            z_guess, dis_guess = self.dis.judge(features, p if self.choices.soft_guess else guess)
+            all_guess = self.gather(guess)
+            self.class_floor.follow(all_guess)
+            k = self._reaches(all_labels, all_guess)
+            scores = union_scores(self.gather(z), self.gather(z_guess), *k)
+            differences = (difference(p, dis.softmax(1)), difference(p, dis_guess.softmax(1)))
+            gathered = (self.gather(differences[0]), self.gather(differences[1]))
+            views.append(candidate(scores, gathered, all_guess, self.low_quantile, level))
+        new = self.own(decide(views, all_labels, self.threshold))
+        sure = confidence >= self.least_confidence
+        new = torch.where(sure, new, labels)
+        self.labels.write(batch.index, self.wishes.settle(batch.index, labels, new))
+
+    def _reaches(self, all_labels: Tensor, all_guess: Tensor) -> tuple[int | Tensor, int | Tensor]:
+        """The k of label-rows and of guess-rows in their union."""
+        if self.choices.neighbors:
+            return self.choices.neighbors, self.choices.neighbors
+        both = torch.cat([all_labels, all_guess])
+        return reach(all_labels, both), reach(all_guess, both)
+
+
+def _scaled(authors_value: int, epochs: int) -> int:
+    return scaled(authors_value, epochs, AUTHORS_EPOCHS)

@@ -1,0 +1,72 @@
+"""Backbones by name, or any module of the user's; `net_factory` turns them into classifiers."""
+
+import copy
+from collections.abc import Callable
+from math import prod
+
+import torch
+from torch import nn
+
+from colafier.nets.classifier import Backbone, Classifier
+from colafier.nets.resnet import RESNETS, resnet
+from colafier.nets.small import convnet, linear, mlp
+
+__all__ = ["NETS", "Backbone", "Classifier", "net_factory"]
+
+NETS = (*RESNETS, "convnet", "mlp", "linear")
+VECTOR_WIDTH = 256
+
+
+def net_factory(
+    net: str | nn.Module, row_shape: tuple[int, ...], num_classes: int, precision: str = "auto"
+) -> Callable[[], Classifier]:
+    """A function that makes a fresh classifier at each call.
+
+    Args:
+        net: A name in `NETS`, or a module that maps rows to features; each classifier then starts
+            from a copy of it with parameters drawn anew where its layers know how to.
+        row_shape: Shape of one row, (channels, height, width) or (features,).
+        num_classes: Number of classes.
+        precision: Of the backbone: `auto`, `float32` or `bf16`.
+    """
+
+    def make() -> Classifier:
+        module = _fresh_copy(net) if isinstance(net, nn.Module) else _by_name(net, row_shape)
+        width = _num_features(module, row_shape)
+        return Classifier(Backbone(module, width, precision), num_classes)
+
+    return make
+
+
+def _by_name(name: str, row_shape: tuple[int, ...]) -> nn.Module:
+    if name not in NETS:
+        raise ValueError(f"no net {name!r}; there are {', '.join(NETS)}")
+    if name in ("mlp", "linear"):
+        return (mlp if name == "mlp" else linear)(prod(row_shape), VECTOR_WIDTH)
+    if len(row_shape) != 3:
+        raise ValueError(
+            f"{name} needs images (channels, height, width), rows here are {row_shape}"
+        )
+    if name == "convnet":
+        return convnet(row_shape[0])
+    return resnet(row_shape[0], *RESNETS[name])
+
+
+def _fresh_copy(module: nn.Module) -> nn.Module:
+    """A copy whose layers have drawn new parameters, so that two nets of one method differ."""
+    fresh = copy.deepcopy(module)
+    for layer in fresh.modules():
+        if callable(reset := getattr(layer, "reset_parameters", None)):
+            reset()
+    return fresh
+
+
+def _num_features(module: nn.Module, row_shape: tuple[int, ...]) -> int:
+    """The width of the features, found by sending two blank rows through."""
+    was_training = module.training
+    with torch.no_grad():
+        features = module.eval()(torch.zeros(2, *row_shape))
+    module.train(was_training)
+    if not isinstance(features, torch.Tensor) or features.dim() < 2:
+        raise ValueError("a backbone must give a tensor with a row of features for each input row")
+    return features.shape[1]

@@ -1,0 +1,72 @@
+"""Per-row state of a method: staged writes, so that a failed step loses nothing."""
+
+import torch
+from torch import Tensor, nn
+
+
+class RowTable(nn.Module):
+    """A value for each row of the training set: `table[index]` reads, `table.write(...)` stages.
+
+    The engine commits what is staged after a finite optimizer step, which is also the paper's
+    order: labels change after the step and are used from the next epoch on. Being a buffer, the
+    table is saved, resumed and moved to a device with its method.
+
+    Args:
+        values: Start values, one row each.
+        trusted: Rows that refuse writes because a person decided them, as a boolean mask.
+        repeats: Whether a row may be written several times in one pass (paired rows are).
+    """
+
+    values: Tensor
+    trusted: Tensor | None
+    _written: Tensor
+
+    def __init__(
+        self, values: Tensor, trusted: Tensor | None = None, repeats: bool = False
+    ) -> None:
+        super().__init__()
+        self.repeats = repeats
+        self.register_buffer("values", values.clone())
+        trusted = None if trusted is None else trusted.clone()
+        self.register_buffer("trusted", trusted, persistent=False)
+        written = torch.zeros(len(values), dtype=torch.bool)
+        self.register_buffer("_written", written, persistent=False)
+        self._staged: list[tuple[Tensor, Tensor]] = []
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Tensor) -> Tensor:
+        return self.values[index]
+
+    def write(self, index: Tensor, values: Tensor) -> None:
+        """Stage new values for these rows; they are seen only after `commit`."""
+        self._staged.append((index, values.detach().to(self.values.dtype)))
+
+    def take_staged(self) -> tuple[Tensor, Tensor] | None:
+        """Remove and return what is staged, as (index, values); None if nothing is."""
+        if not self._staged:
+            return None
+        index = torch.cat([i for i, _ in self._staged])
+        values = torch.cat([v for _, v in self._staged])
+        self._staged.clear()
+        return index, values
+
+    def commit(self, index: Tensor, values: Tensor) -> None:
+        """Store values, except in trusted rows."""
+        if not self.repeats:
+            if self._written[index].any() or len(torch.unique(index)) < len(index):
+                raise RuntimeError(
+                    "a row was written twice in one pass; create the RowTable with repeats=True "
+                    "if the pass draws rows repeatedly"
+                )
+            self._written[index] = True
+        if self.trusted is not None:
+            free = ~self.trusted[index]
+            index, values = index[free], values[free]
+        self.values[index] = values
+
+    def begin_pass(self) -> None:
+        """Forget which rows were written in the pass before."""
+        self._written.zero_()
+        self._staged.clear()

@@ -1,0 +1,23 @@
+"""Values that change over the epochs."""
+
+from math import cos, pi
+
+
+def scaled(authors_value: int, epochs: int, authors_epochs: int) -> int:
+    """An epoch-like setting of a paper, scaled to a run of another length; at least 1 if it was."""
+    if authors_value == 0:
+        return 0
+    return max(1, round(authors_value * epochs / authors_epochs))
+
+
+def ramp(epoch: int, begin: int, length: int, start: float, end: float) -> float:
+    """`start` at epoch `begin`, then linear, `end` at the last of `length` epochs and after."""
+    if length <= 1:
+        return end if epoch >= begin else start
+    done = min(max((epoch - begin) / (length - 1), 0.0), 1.0)
+    return start + (end - start) * done
+
+
+def cosine(epoch: int, epochs: int, floor: float = 0.0) -> float:
+    """1 at epoch 0, falling along a half cosine towards `floor` at the end."""
+    return floor + (1 - floor) * (1 + cos(pi * epoch / max(epochs, 1))) / 2

@@ -1,0 +1,166 @@
+"""The settings of a run: class default, then preset, then command line; the later one wins.
+
+A name that does not exist or a value of the wrong type is an error that says what is valid.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from colafier.methods import REQUIRED, hyper_parameters
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that one run depends on, so that its record is enough to repeat it."""
+
+    source: str = "digits"
+    data: str = ""  # folder with the files of the source; digits need none
+    limit: int | None = None  # only the first rows of the training set
+    pad_to: int | None = None  # side of the images after padding
+    noise: str = "none"
+    method: str = "colafier"
+    hyper: dict[str, Any] = field(default_factory=dict)  # hyper-parameters of the method
+    net: str = "resnet18"
+    precision: str = "auto"  # of the backbone
+    epochs: int = 200
+    batch_size: int = 128
+    lr: float = 0.001
+    weight_decay: float = 0.001
+    flip: bool = True  # whether a mirrored image keeps its class
+    seed: int = 1
+    devices: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def resolve(
+    preset: str | None = None,
+    given: Mapping[str, Any] | None = None,
+    hyper: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Settings from a preset and what was given beside it; neither may name what does not exist.
+
+    Args:
+        preset: Name of a preset in the package, or a path that ends in `.toml`.
+        given: Values of settings that win over the preset.
+        hyper: Hyper-parameters of the method that win over the preset; text is read as a value.
+    """
+    plain, per_method = _split(read_preset(preset)) if preset else ({}, {})
+    kinds = get_type_hints(Settings)
+    kinds.pop("hyper")
+    values = checked({**plain, **(given or {})}, kinds, "setting")
+    method = str(values.get("method", Settings.method))
+    own = {name: _hyper(name, table) for name, table in per_method.items()}
+    chosen = {**own.get(method, {}), **_hyper(method, hyper or {})}
+    return Settings(**values, hyper={**_defaults(method, chosen), **chosen})
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that come with the package."""
+    folder = resources.files("colafier") / "presets"
+    return sorted(
+        f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")
+    )
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """The content of a preset of the package, or of a TOML file of one's own."""
+    if name.endswith(".toml"):
+        return tomllib.loads(Path(name).read_text(encoding="utf-8"))
+    if name not in preset_names():
+        there = ", ".join(preset_names())
+        raise ValueError(f"no preset {name!r}; there are {there}, or give the path of a .toml file")
+    file = resources.files("colafier") / "presets" / f"{name}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def checked(values: Mapping[str, Any], kinds: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """The values in their declared types; an unknown name or a wrong type is an error."""
+    for name in values:
+        if name not in kinds:
+            raise ValueError(f"no {what} {name!r}; there are {', '.join(sorted(kinds)) or 'none'}")
+    return {name: _cast(name, value, kinds[name]) for name, value in values.items()}
+
+
+def read_pairs(pairs: list[str]) -> dict[str, Any]:
+    """Values of `key=value` texts as TOML reads them, else as text; `none` is None."""
+    values = {}
+    for pair in pairs:
+        name, equals, text = (part.strip() for part in pair.partition("="))
+        if not (name and equals and text):
+            raise ValueError(f"write key=value, for example warmup=5, not {pair!r}")
+        values[name] = _read_value(text)
+    return values
+
+
+def _read_value(text: str) -> Any:
+    if text == "none":
+        return None
+    if re.fullmatch(r"[+-]?\.\d+", text):  # TOML wants the zero before the point
+        return float(text)
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _split(preset: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Settings of the run, and the tables that are named after methods."""
+    plain = {name: value for name, value in preset.items() if not isinstance(value, dict)}
+    tables = {name: value for name, value in preset.items() if isinstance(value, dict)}
+    return plain, tables
+
+
+def _hyper(method: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Checked hyper-parameters of a method."""
+    kinds = {name: kind for name, (_, kind) in hyper_parameters(method).items()}
+    return checked(values, kinds, f"hyper-parameter of {method}")
+
+
+def _defaults(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """What the method's constructor says, apart from what must be chosen."""
+    defaults = {name: default for name, (default, _) in hyper_parameters(method).items()}
+    missing = [name for name, value in defaults.items() if value is REQUIRED]
+    if missing := [name for name in missing if name not in chosen]:
+        raise ValueError(f"{method} needs a value of {missing[0]}: --set {missing[0]}=VALUE")
+    return {name: value for name, value in defaults.items() if value is not REQUIRED}
+
+
+def _cast(name: str, value: Any, kind: Any) -> Any:
+    """The value if it is of this kind (a whole number may stand for a float), else an error."""
+    for option in _options(kind):
+        if option is float and type(value) is int:
+            return float(value)
+        if get_origin(option) is Literal and value in get_args(option):
+            return value
+        if get_origin(option) is tuple and isinstance(value, list | tuple):
+            return tuple(_cast(name, item, get_args(option)[0]) for item in value)
+        if get_origin(option) is None and type(value) is option:  # True is no int here
+            return value
+    raise ValueError(f"{name} must be {_say(kind)}, not {value!r}")
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _say(kind: Any) -> str:
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    words[NoneType] = "none"
+    said = []
+    for option in _options(kind):
+        if get_origin(option) is Literal:
+            said.append("one of " + ", ".join(map(str, get_args(option))))
+        elif get_origin(option) is tuple:
+            said.append("a list")
+        else:
+            said.append(words.get(option, str(option)))
+    return " or ".join(said)

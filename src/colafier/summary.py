@@ -1,0 +1,46 @@
+"""What a terminal shows of finished runs."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.table import Table
+
+
+def percent(value: float) -> str:
+    """As in 93.1 %."""
+    return f"{100 * value:.1f} %"
+
+
+def whole(value: float) -> str:
+    """As in 1,437."""
+    return f"{value:,.0f}"
+
+
+def seconds(value: float) -> str:
+    """As in 12 s."""
+    return f"{value:.0f} s"
+
+
+LINES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("labels_right_before", "labels right before", percent),
+    ("labels_right_after", "labels right after", percent),
+    ("labels_fixed", "wrong labels fixed", whole),
+    ("labels_broken", "clean labels broken", whole),
+    ("precision", "label errors found: precision", percent),
+    ("recall", "label errors found: recall", percent),
+    ("test_accuracy", "test accuracy", percent),
+    ("seconds", "training time", seconds),
+)
+
+
+def table(records: Mapping[str, Mapping[str, Any]], title: str) -> Table:
+    """Runs side by side; a figure that no run has is left out."""
+    shown = Table(title=title, title_justify="left")
+    shown.add_column()
+    for name in records:
+        shown.add_column(name, justify="right")
+    for key, words, form in LINES:
+        values = [record.get(key) for record in records.values()]
+        if any(value is not None for value in values):
+            shown.add_row(words, *("-" if value is None else form(value) for value in values))
+    return shown

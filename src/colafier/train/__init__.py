@@ -1,0 +1,1 @@
+"""The harness around a method: steps over several processes, the loop, metrics and records."""

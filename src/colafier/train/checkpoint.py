@@ -1,0 +1,93 @@
+"""One checkpoint per run folder, written at each epoch's end, from which a run goes on exactly."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from colafier.methods.base import Method
+from colafier.train.engine import Engine
+from colafier.train.processes import Processes
+
+NAME = "checkpoint.pt"
+
+
+class Checkpoint:
+    """Saves and loads the state of a run.
+
+    Args:
+        folder: Where the file lies; None saves nothing.
+        run: What the run was started with; a checkpoint of another run is refused.
+        processes: The first of them writes, all of them read.
+    """
+
+    def __init__(self, folder: Path | None, run: Mapping[str, Any], processes: Processes) -> None:
+        self.path = None if folder is None else folder / NAME
+        self.run = dict(run)
+        self.processes = processes
+
+    def exists(self) -> bool:
+        """Whether there is something to resume from."""
+        return self.path is not None and self.path.exists()
+
+    def remove(self) -> None:
+        """Delete what an older run left, so that it is never resumed by mistake."""
+        if self.path is not None and self.processes.first:
+            self.path.unlink(missing_ok=True)
+        self.processes.wait()
+
+    def save(self, method: Method, engine: Engine, epochs: list[dict[str, Any]]) -> None:
+        """Write the state after these epochs; a crash while writing leaves the older file."""
+        if self.path is not None and self.processes.first:
+            state = {
+                "run": self.run,
+                "epochs": epochs,
+                "method": method.state_dict(),
+                "engine": engine.state_dict(),
+                "random": _random_states(),
+            }
+            partial = self.path.with_suffix(".partial")
+            torch.save(state, partial)
+            os.replace(partial, self.path)
+        self.processes.wait()
+
+    def load(self, method: Method, engine: Engine) -> list[dict[str, Any]]:
+        """Bring method, optimizers and random numbers to the saved state; gives the epochs."""
+        if self.path is None or not self.path.exists():
+            raise FileNotFoundError(f"there is no checkpoint to resume from at {self.path}")
+        state = torch.load(self.path, map_location="cpu", weights_only=True)
+        self._check(state["run"])
+        try:
+            method.load_state_dict(state["method"])
+            engine.load_state_dict(state["engine"])
+        except (RuntimeError, ValueError) as error:
+            raise RuntimeError(
+                f"the checkpoint {self.path} does not fit {type(method).__name__} with this net; "
+                f"resume with the same net, data and version as the run began with ({error})"
+            ) from error
+        _set_random_states(state["random"])
+        epochs: list[dict[str, Any]] = state["epochs"]
+        return epochs
+
+    def _check(self, saved: Mapping[str, Any]) -> None:
+        names = sorted({*saved, *self.run})
+        pairs = [(name, saved.get(name), self.run.get(name)) for name in names]
+        if changed := [f"{name}: {old} then, {new} now" for name, old, new in pairs if old != new]:
+            raise ValueError(
+                f"the checkpoint {self.path} is from a run with other settings "
+                f"({'; '.join(changed)}); use those, or start over without resuming"
+            )
+
+
+def _random_states() -> dict[str, Any]:
+    """Training draws anew from its seed in each pass; these are for what comes after it."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+
+
+def _set_random_states(states: dict[str, Any]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if states["cuda"] and torch.cuda.device_count() == len(states["cuda"]):
+        torch.cuda.set_rng_state_all(states["cuda"])

@@ -1,0 +1,238 @@
+"""What is special to CoLafier: totals, weights, warm-up, variants, ablations, the label update."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from colafier.data.trainset import Rows
+from colafier.flow import Batch
+from colafier.methods.colafier import CoLafier
+from colafier.nets import net_factory
+from colafier.rows import RowTable
+from colafier.variants import VARIANTS
+
+ROWS, CLASSES = 48, 3
+
+
+def rows(kind: str = "vectors", views: tuple[str, ...] = ("weak", "strong")) -> Rows:
+    g = torch.Generator().manual_seed(1)
+    given = torch.arange(ROWS) % CLASSES
+    if kind == "vectors":
+        x = torch.randn(ROWS, 5, generator=g) + given[:, None]
+    else:
+        x = torch.randint(0, 256, (ROWS, 1, 8, 8), generator=g).to(torch.uint8)
+    return Rows(x, given, CLASSES, view_names=views, batch_size=ROWS)
+
+
+def ready(kind: str = "vectors", epochs: int = 10, **settings: Any) -> tuple[CoLafier, Rows, Batch]:
+    """A method set up for these rows, and its first batch."""
+    torch.manual_seed(0)
+    method = CoLafier(warmup=2, ramp=3, **settings)
+    train = rows(kind, method.views)
+    net = "mlp" if kind == "vectors" else "convnet"
+    method.setup(net_factory(net, train.row_shape, CLASSES), train, epochs)
+    (part,) = method.passes(0, train)
+    return method, train, next(iter(train.batches(part, 0, 0)))
+
+
+def at(batch: Batch, epoch: int) -> Batch:
+    return Batch(batch.index, batch.y, batch.views, epoch, float(epoch))
+
+
+def slow_lid(z: Tensor, i: int, k: int) -> float:
+    """The paper's estimator for one row, in a loop."""
+    distances = sorted(float((z[i] - z[j]).norm()) for j in range(len(z)) if j != i)[:k]
+    logs = [torch.tensor(d / distances[-1]).log().item() for d in distances]
+    return -1 / (sum(logs) / k)
+
+
+def test_totals_after_warm_up_row_by_row() -> None:
+    """Eq. 3.28-3.29 without the noisy loss, which draws at random, from the paper's formulas."""
+    method, _, batch = ready(variant="paper", neighbors=5, noisy_loss=False)
+    torch.manual_seed(7)
+    terms = method.loss(at(batch, 3))
+    torch.manual_seed(7)
+    step = torch.randint(1, CLASSES, batch.y.shape)
+    wrong = (batch.y + step) % CLASSES
+    level = 0.05 + 0.95 * (3 - 2) / 2
+    clean_gen = clean_dis = hard_gen = hard_dis = 0.0
+    w: list[list[float]] = []
+    judged = []
+    for view in batch.views:
+        features = method.dis.encode(view)
+        z, dis = method.dis.judge(features, batch.y)
+        _, dis_wrong = method.dis.judge(features, wrong)
+        both = (method.gen(view), dis, dis_wrong)
+        judged.append([logits.detach().softmax(1) for logits in both])
+        scores = torch.tensor([slow_lid(z.detach(), i, 5) for i in range(len(z))])
+        low, high = scores.quantile(0.001), scores.quantile(level)
+        w.append([min(max(float((high - s) / (high - low)), 0), 1) for s in scores])
+    for i, y in enumerate(batch.y.tolist()):
+        w_clean, w_hard = min(w[0][i], w[1][i]), abs(w[0][i] - w[1][i])
+        for gen, dis, dis_wrong in judged:
+            ce = [-float(p[i, y].log()) for p in (gen, dis, dis_wrong)]
+            gce = [(1 - float(p[i, y]) ** 0.7) / 0.7 for p in (gen, dis, dis_wrong)]
+            clean_gen += w_clean * ce[0]
+            clean_dis += w_clean * (ce[1] + 0.5 * ce[2])
+            hard_gen += w_hard * gce[0]
+            hard_dis += w_hard * (gce[1] + 0.5 * gce[2])
+    slow = {
+        "clean_gen": clean_gen,
+        "clean_dis": clean_dis,
+        "hard_gen": hard_gen,
+        "hard_dis": hard_dis,
+    }
+    for name, value in slow.items():
+        assert float(terms[name].detach()) == pytest.approx(value / len(batch), rel=1e-4), name
+
+
+def test_warm_up_is_cross_entropy_and_runs_each_backbone_once() -> None:
+    method, _, batch = ready("images")
+    calls: dict[str, list[int]] = {"gen": [], "dis": []}
+    for name, net in (("gen", method.gen), ("dis", method.dis)):
+        net.backbone.register_forward_hook(lambda *args, n=name: calls[n].append(len(args[2])))
+    terms = method.loss(batch)
+    assert set(terms) == {"clean_gen", "clean_dis"}
+    assert calls == {"gen": [2 * len(batch)], "dis": [2 * len(batch)]}
+    for table in (method.labels, method.wishes.wanted):
+        assert table.take_staged() is None
+
+
+def test_after_warm_up_each_view_is_encoded_once_however_many_labels_judge_it() -> None:
+    method, _, batch = ready("images", variant="authors")
+    calls = []
+    method.dis.backbone.register_forward_hook(lambda *args: calls.append(len(args[2])))
+    method.loss(at(batch, 3))
+    assert sum(calls) == 4 * len(batch)  # two views, and each of them mixed
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({}, set()),
+        ({"noisy_loss": False, "hard_loss": False}, {"noisy", "hard"}),
+        ({"noisy_loss": False}, {"noisy"}),
+        ({"hard_loss": False}, {"hard"}),
+    ],
+)
+def test_ablations_leave_out_their_terms(settings: dict[str, bool], missing: set[str]) -> None:
+    method, _, batch = ready(**settings)
+    kinds = {name.partition("_")[0] for name in method.loss(at(batch, 4))}
+    assert kinds == {"clean", "hard", "noisy", "weight"} - missing
+
+
+def test_single_view_weighs_by_the_original_rows_and_has_no_hard_weight() -> None:
+    method, _, batch = ready(single_view=True)
+    assert method.views[-1] == "plain"
+    terms = method.loss(at(batch, 4))
+    assert float(terms["hard_gen"].detach()) == 0
+    assert float(terms["weight_clean"] + terms["weight_noisy"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "paper", "authors"),
+    [
+        ("joined_views", False, True),  # facts row 7
+        ("soft_guess", True, False),  # 10
+        ("weight_quantile", 0.05, 0.5),  # 16
+        ("update_quantile", 0.5, 0.05),  # 17
+        ("consistency_on", "probabilities", "logits"),  # 37
+        ("mix_alpha", 1.0, 5.0),  # 39
+    ],
+)
+def test_variants_differ_where_paper_and_code_do(name: str, paper: Any, authors: Any) -> None:
+    assert getattr(VARIANTS["paper"], name) == paper
+    assert getattr(VARIANTS["authors"], name) == authors
+    assert getattr(CoLafier(variant="paper", **{name: authors}).choices, name) == authors
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_gives_finite_gradients(variant: str) -> None:
+    method, _, batch = ready("images", variant=variant)
+    terms = method.loss(at(batch, 4))
+    torch.stack([t for t in terms.values() if t.requires_grad]).sum().backward()
+    gradients = [p.grad for p in (*method.gen.parameters(), *method.dis.parameters())]
+    assert all(g is not None and torch.isfinite(g).all() for g in gradients)
+
+
+def test_losses_of_the_subnets_touch_no_common_parameter() -> None:
+    method, _, batch = ready()
+    terms = method.loss(at(batch, 4))
+    sum(t for n, t in terms.items() if n.endswith("_gen")).backward()
+    assert all(p.grad is None for p in method.dis.parameters())
+
+
+class Stubborn(nn.Module):
+    """Says the same class with certainty for every row."""
+
+    def __init__(self, answer: int) -> None:
+        super().__init__()
+        self.answer = answer
+        self.anchor = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = torch.zeros(len(x), CLASSES)
+        logits[:, self.answer] = 9.0
+        return logits + self.anchor
+
+
+def wanted(method: CoLafier, batch: Batch, epoch: int) -> Tensor:
+    """Labels after one batch whose staged rows are committed."""
+    method.loss(at(batch, epoch))
+    for table in method.modules():
+        if isinstance(table, RowTable):
+            table.begin_pass() if (staged := table.take_staged()) is None else table.commit(*staged)
+            table.begin_pass()
+    return method.labels[batch.index]
+
+
+def test_a_move_must_be_wanted_in_as_many_epochs_as_patience_says() -> None:
+    method, _, batch = ready(patience=2, class_floor=0.0, threshold=-1.0)
+    method.gen = Stubborn(1)  # type: ignore[assignment]
+    after_one, after_two = wanted(method, batch, 6), wanted(method, batch, 7)
+    assert torch.equal(after_one, batch.y)
+    assert (after_two != batch.y).any()
+    assert set(after_two[after_two != batch.y].tolist()) == {1}
+
+
+def test_trusted_rows_keep_their_label_whatever_is_guessed() -> None:
+    method, train, batch = ready(patience=1, class_floor=0.0, threshold=-1.0)
+    method.labels = RowTable(train.given, trusted=torch.ones(ROWS, dtype=torch.bool))
+    method.gen = Stubborn(1)  # type: ignore[assignment]
+    assert torch.equal(wanted(method, batch, 7), batch.y)
+
+
+def test_a_batch_too_small_for_lid_trains_as_in_warm_up() -> None:
+    method, _, batch = ready(variant="authors")
+    few = Batch(batch.index[:5], batch.y[:5], tuple(v[:5] for v in batch.views), 6, 6.0)
+    assert set(method.loss(few)) == {"clean_gen", "clean_dis"}
+
+
+def test_held_out_rows_are_never_trained_on_and_come_out() -> None:
+    method, train, _ = ready()
+    (part,) = method.passes(0, train)
+    assert part.rows is not None
+    assert 0 < len(part.rows) < train.n
+    method.loss(next(iter(train.batches(part, 0, 0))))
+    purified = method.purify(train)
+    assert purified.labels.shape == purified.quality.shape == (train.n,)
+    assert torch.equal(purified.labels, train.given)  # too few rows to be evidence
+
+
+def test_no_class_vanishes_from_the_guesses() -> None:
+    method, _, batch = ready(class_floor=0.7)
+    for _ in range(200):
+        method.class_floor.follow(torch.zeros(30, dtype=torch.long))
+    lifted = method.class_floor(torch.zeros(1, CLASSES))[0]
+    assert lifted[0] < lifted[1]
+    assert lifted[0] < lifted[2]
+    for _ in range(400):
+        method.class_floor.follow(batch.y)
+    assert method.class_floor(torch.zeros(1, CLASSES))[0].std() < 1e-3
+
+
+def test_an_unknown_variant_is_refused() -> None:
+    with pytest.raises(ValueError, match="adaptive"):
+        CoLafier(variant="mine")  # type: ignore[arg-type]

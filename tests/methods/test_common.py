@@ -1,0 +1,310 @@
+"""Checks that every method must pass, whatever its paper says."""
+
+import copy
+import math
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from colafier import methods
+from colafier.data.trainset import Rows
+from colafier.flow import Pass
+from colafier.methods.base import Method
+from colafier.nets import Classifier, net_factory
+from colafier.rows import RowTable
+from colafier.train.engine import Engine
+from colafier.train.metrics import Metrics
+from colafier.train.optimizers import OptimizerSettings
+from colafier.train.processes import Processes, launch
+from colafier.train.records import History
+from colafier.train.trainer import fit
+
+NAMES = methods.available()
+EPOCHS = 3
+every_method = pytest.mark.parametrize("name", NAMES)
+
+
+class Tiny:
+    """Rows of well separated classes with some wrong labels, and test rows."""
+
+    def __init__(
+        self, kind: str = "vectors", n: int = 97, num_classes: int = 3, noise: float = 0.2
+    ) -> None:
+        g = torch.Generator().manual_seed(0)
+        shape = (6,) if kind == "vectors" else (1, 8, 8)
+        centers = torch.rand(num_classes, *shape, generator=g)
+        self.truth = torch.arange(n + 50) % num_classes
+        x = centers[self.truth] + 0.1 * torch.randn(n + 50, *shape, generator=g)
+        x = x if kind == "vectors" else (x.clamp(0, 1) * 255).round().to(torch.uint8)
+        other = (
+            self.truth + torch.randint(1, num_classes, self.truth.shape, generator=g)
+        ) % num_classes
+        wrong = torch.rand(n + 50, generator=g) < noise
+        self.given = torch.where(wrong, other, self.truth)[:n]
+        self.x, self.test_x = x[:n], x[n:]
+        self.truth, self.test_labels = self.truth[:n], self.truth[n:]
+        self.num_classes = num_classes
+        self.net = "mlp" if kind == "vectors" else "convnet"
+
+    def rows(self, name: str, **settings: object) -> Rows:
+        given = settings.pop("given", self.given)
+        assert isinstance(given, Tensor)
+        known = {"view_names": methods.build(name).views, "batch_size": 32, "flip": False}
+        return Rows(self.x, given, self.num_classes, **(known | settings))  # type: ignore[arg-type]
+
+    def fit(
+        self,
+        name: str,
+        rows: Rows | None = None,
+        *,
+        epochs: int = EPOCHS,
+        seed: int = 0,
+        folder: Path | None = None,
+        resume: bool = False,
+        stop: int | None = None,
+        precision: str = "float32",
+        processes: Processes | None = None,
+    ) -> tuple[Method, Rows, History]:
+        """Train; `stop` is the epoch in which a person presses Ctrl-C."""
+        rows = self.rows(name) if rows is None else rows
+        method = methods.build(name)
+        metrics = Metrics(self.truth, rows.given, self.test_x, self.test_labels, rows.normalize)
+
+        def score(method: Method, epoch: int) -> dict[str, float]:
+            if epoch == stop:
+                raise KeyboardInterrupt
+            return metrics(method, epoch)
+
+        make_net = net_factory(self.net, rows.row_shape, self.num_classes, precision)
+        history = fit(
+            method,
+            rows,
+            make_net,
+            epochs=epochs,
+            seed=seed,
+            folder=folder,
+            resume=resume,
+            score=score if processes is None else None,
+            processes=processes,
+            progress=False,
+        )
+        return method, rows, history
+
+
+def assert_sound(method: Method, rows: Rows, history: History) -> None:
+    """Finite terms and state, and purified labels that make sense."""
+    for epoch in history.epochs:
+        assert "loss" in epoch
+        assert all(math.isfinite(value) for value in epoch.values()), epoch
+    assert history.skipped_steps == 0
+    assert_finite(method)
+    purified = method.purify(rows)
+    assert purified.labels.shape == (rows.n,)
+    assert purified.labels.dtype == torch.int64
+    labelled = rows.labelled
+    assert purified.labels[labelled].min() >= 0
+    assert purified.labels.max() < rows.num_classes
+    assert purified.quality.shape == (rows.n,)
+    assert purified.quality[labelled].min() >= 0
+    assert purified.quality[labelled].max() <= 1
+    for name, column in purified.columns.items():
+        assert len(column) == rows.n, name
+    p = rows.predict(method.deployed())
+    assert p.shape == (rows.n, rows.num_classes)
+    torch.testing.assert_close(p.sum(1), torch.ones(rows.n))
+
+
+def table_names(method: Method) -> set[str]:
+    return {f"{n}.values" for n, m in method.named_modules() if isinstance(m, RowTable)}
+
+
+def assert_finite(method: Method) -> None:
+    """All that is learned is finite, with the statistics of networks.
+
+    A limit of the method's own may be infinite (nothing passes it), but is never NaN; a score in a
+    table may be NaN for a row that has none.
+    """
+    tables = table_names(method)
+    for module in method.modules():
+        if isinstance(module, Classifier | nn.modules.batchnorm._BatchNorm):
+            assert all(torch.isfinite(value).all() for value in module.state_dict().values())
+    for key, value in method.named_parameters():
+        assert torch.isfinite(value).all(), key
+    for key, value in method.named_buffers():
+        assert key in tables or not value.isnan().any(), key
+
+
+def assert_same(one: dict[str, Tensor], other: dict[str, Tensor], what: str = "") -> None:
+    """Equal bit for bit, where NaN equals NaN."""
+    assert list(one) == list(other)
+    for key, value in one.items():
+        same = torch.equal(value.nan_to_num(-1), other[key].nan_to_num(-1))
+        assert same, f"{what} {key}"
+
+
+def figures(history: History) -> list[dict[str, object]]:
+    return [{k: v for k, v in epoch.items() if k != "seconds"} for epoch in history.epochs]
+
+
+@every_method
+def test_says_what_it_is(name: str) -> None:
+    method = methods.build(name)
+    assert method.reference
+    assert method.year > 1950
+    assert method.views
+    for default, _ in methods.hyper_parameters(name).values():
+        assert default is not methods.REQUIRED
+
+
+@every_method
+@pytest.mark.parametrize("kind", ["vectors", "images"])
+def test_trains_and_purifies(name: str, kind: str) -> None:
+    tiny = Tiny(kind, n=97)  # batches of 32, 32 and 33: the last row joins the third
+    method, rows, history = tiny.fit(name, epochs=2 if kind == "images" else EPOCHS)
+    assert_sound(method, rows, history)
+    assert not any(isinstance(m, RowTable) for m in method.deployed().modules())
+
+
+@every_method
+def test_beats_chance(name: str) -> None:
+    _, _, history = Tiny(n=240).fit(name, epochs=8)
+    assert history.series("test_accuracy")[-1] > 0.7  # chance is 1/3
+
+
+@every_method
+def test_same_seed_gives_the_same(name: str) -> None:
+    tiny = Tiny()
+    first, rows, history = tiny.fit(name, seed=5)
+    second, _, again = tiny.fit(name, seed=5)
+    assert_same(first.state_dict(), second.state_dict())
+    assert figures(history) == figures(again)
+    assert torch.equal(first.purify(rows).quality, second.purify(rows).quality)
+    other, _, _ = tiny.fit(name, seed=6)
+    assert any(
+        not torch.equal(value, other.state_dict()[key]) for key, value in first.state_dict().items()
+    )
+
+
+@every_method
+def test_resumed_is_uninterrupted(name: str, tmp_path: Path) -> None:
+    tiny = Tiny("images", n=48)
+    whole, rows, history = tiny.fit(name)
+    expected = whole.purify(rows)
+    with pytest.raises(KeyboardInterrupt, match=r"after 1 whole epochs.*resume"):
+        tiny.fit(name, folder=tmp_path, stop=1)
+    method, rows, resumed = tiny.fit(name, folder=tmp_path, resume=True)
+    assert_same(whole.state_dict(), method.state_dict())
+    assert figures(history) == figures(resumed)
+    purified = method.purify(rows)
+    assert torch.equal(expected.labels, purified.labels)
+    assert torch.equal(expected.quality, purified.quality)
+
+
+@every_method
+@pytest.mark.parametrize(
+    ("tiny", "batch_size"),
+    [
+        pytest.param(Tiny(noise=0.0), 32, id="clean"),
+        pytest.param(Tiny(num_classes=2), 32, id="two classes"),
+        pytest.param(Tiny(n=45), 32, id="odd last batch"),
+        pytest.param(Tiny(n=20), 32, id="one short batch"),
+        pytest.param(Tiny(n=7), 1, id="batches of one row"),
+        pytest.param(Tiny(n=1), 32, id="one row"),
+    ],
+)
+def test_unusual_data(name: str, tiny: Tiny, batch_size: int) -> None:
+    assert_sound(*tiny.fit(name, tiny.rows(name, batch_size=batch_size)))
+
+
+@every_method
+def test_rows_without_label(name: str) -> None:
+    tiny = Tiny()
+    given = torch.where(torch.arange(97) % 4 == 0, -1, tiny.given)
+    assert_sound(*tiny.fit(name, tiny.rows(name, given=given)))
+
+
+@every_method
+def test_trusted_rows_never_change(name: str) -> None:
+    tiny = Tiny(noise=0.5)
+    trusted = torch.arange(97) < 40
+    rows = tiny.rows(name, trusted=trusted)
+    method, _, _ = tiny.fit(name, rows, epochs=6)
+    assert torch.equal(method.purify(rows).labels[trusted], tiny.given[trusted])
+    if "labels" in (now := method.rows_now()):
+        assert torch.equal(now["labels"][trusted], tiny.given[trusted])
+
+
+@every_method
+def test_bf16_backbone(name: str) -> None:
+    assert_sound(*Tiny("images", n=48).fit(name, epochs=2, precision="bf16"))
+
+
+@every_method
+def test_a_step_that_is_not_finite_loses_nothing(name: str) -> None:
+    tiny = Tiny("images")
+    rows = tiny.rows(name)
+    method = methods.build(name)
+    method.setup(net_factory(tiny.net, rows.row_shape, 3, "float32"), rows, EPOCHS)
+    engine = Engine(method, OptimizerSettings(), Processes())
+    part = next(method.passes(0, rows))
+    engine.begin_pass(part)
+    first, second, third = rows.batches(part, 0, 0)
+    method.update(first, engine)
+    before = copy.deepcopy(method.state_dict())
+    kept = {n for n, p in method.named_parameters() if p.requires_grad} | table_names(method)
+    poisoned = replace(second, views=tuple(view * math.nan for view in second.views))
+    method.update(poisoned, engine)
+    assert engine.skipped_steps >= 1
+    assert_finite(method)
+    after = method.state_dict()
+    assert_same({k: after[k] for k in kept}, {k: before[k] for k in kept})
+    assert all(torch.isfinite(term) for term in method.update(third, engine).values())
+    assert engine.skipped_steps == 1
+
+
+def states_on(processes: Processes, names: list[str]) -> dict[str, list[dict[str, Tensor]]]:
+    """Train each method on each process; the states and figures of all processes."""
+    warnings.simplefilter("error")
+    states = {}
+    for name in names:
+        for kind in ("vectors", "images"):
+            # batches of 32, 32 and 5 rows: shares of different sizes
+            method, rows, history = Tiny(kind, n=69).fit(name, epochs=2, processes=processes)
+            purified = method.purify(rows)
+            state = dict(method.state_dict()) | {"purified quality": purified.quality}
+            state["loss over epochs"] = torch.tensor(history.series("loss"))
+            states[f"{name} {kind}"] = processes.tell(state)
+    return states
+
+
+def test_two_processes_agree() -> None:
+    """All methods in one go, because starting processes takes seconds."""
+    together = launch(states_on, NAMES, devices=2, accelerator="cpu")
+    for run, (first, second) in together.items():
+        assert_same(first, second, run)
+    alone = states_on(Processes(), ["ce"])["ce vectors"][0]  # a net without batch statistics
+    for key, value in together["ce vectors"][0].items():
+        torch.testing.assert_close(value, alone[key], rtol=0, atol=1e-5, msg=key)
+
+
+def test_an_empty_pass_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    class Picky(methods.find("ce")):  # type: ignore[misc]
+        def passes(self, epoch: int, train: object) -> object:  # noqa: ARG002
+            yield Pass(rows=torch.empty(0, dtype=torch.long), tag="nobody")
+            yield Pass()
+
+    tiny = Tiny()
+    method = Picky()
+    history = fit(
+        method,
+        tiny.rows("ce"),
+        net_factory("mlp", (6,), 3, "float32"),
+        epochs=1,
+        progress=False,
+    )
+    assert "'nobody' has no rows" in caplog.text
+    assert history.epochs[0]["loss"] > 0

@@ -1,0 +1,48 @@
+"""The benchmark scripts run and print what they promise, on made-up files."""
+
+import json
+import runpy
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FM_MINI = Path(__file__).parents[1] / "benchmarks" / "fm_mini.py"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Idx files of 70 training and 20 test images, and noisy labels of the first 60."""
+    rng = np.random.default_rng(0)
+    for part, n in (("train", 70), ("t10k", 20)):
+        images, labels = rng.integers(0, 256, (n, 28, 28)), np.arange(n) % 10
+        for name, values in (("images-idx3", images), ("labels-idx1", labels)):
+            head = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
+            (tmp_path / f"{part}-{name}-ubyte").write_bytes(head + values.astype("u1").tobytes())
+    noisy = np.arange(60) % 10
+    noisy[:15] = (noisy[:15] + 1) % 10
+    np.save(tmp_path / "noisy.npy", noisy)
+    return tmp_path
+
+
+@pytest.mark.parametrize("method", ["colafier", "ce"])
+def test_fm_mini_prints_one_line(
+    method: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"--seeds 1 2 --epochs 1 --limit 60 --method {method} --variant authors".split()
+    where = ["--data", str(folder), "--labels", str(folder / "noisy.npy")]
+    monkeypatch.setattr("sys.argv", ["fm_mini.py", *words, *where])
+    runpy.run_path(str(FM_MINI), run_name="__main__")
+    (line,) = capsys.readouterr().out.splitlines()
+    result = json.loads(line)
+    assert result["seeds"] == [1, 2]
+    assert result["true_rate"] == result["config"]["limit"] / 240  # 15 of 60
+    each = [one["test_accuracy_last5"] for one in result["each"]]
+    assert result["test_accuracy_last5"] == pytest.approx(sum(each) / 2, abs=1e-4)
+    assert result["labels_right_before"] == 0.75
+    assert len(result["test_accuracy_by_epoch"]) == 1
+    hyper = result["config"]["hyper"]
+    assert (hyper.get("variant"), hyper.get("warmup"), hyper.get("ramp")) == (
+        ("authors", 3, 5) if method == "colafier" else (None, None, None)
+    )

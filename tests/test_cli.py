@@ -1,0 +1,197 @@
+"""The command line as people use it, on a tiny set; in a process of its own where that matters."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from colafier.cli import app
+
+TINY = ("--preset", "digits", "--limit", "120", "--net", "linear", "--epochs", "2")
+
+# Python ignores Ctrl-C where its parent does (a job in the background), so the handler is set here.
+STOPPABLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from colafier.cli import app; app()"
+)
+
+PATIENCE = 300  # seconds; for machines with other work
+
+
+def colafier(*words: str, code: int = 0) -> str:
+    """What the command prints on both channels; it must end with this code."""
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, words)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def process(*words: str) -> "subprocess.Popen[str]":
+    """The command in a fresh interpreter."""
+    return subprocess.Popen(
+        [sys.executable, "-c", STOPPABLE, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    started = process("train", *TINY, "--set", "warmup=1", "--out", str(folder))
+    said, mistakes = started.communicate(timeout=PATIENCE)
+    assert started.returncode == 0, mistakes
+    assert "labels right after" in said
+    return folder
+
+
+def _wait_for(path: Path, started: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists() and started.poll() is None:
+        assert time.monotonic() < deadline, f"{path} did not appear"
+        time.sleep(0.01)
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_train_writes_its_files(run: Path) -> None:
+    names = {path.name for path in run.iterdir()}
+    assert names == {
+        "config.json", "noise.json", "metrics.jsonl", "labels.csv", "record.json", "checkpoint.pt",
+    }  # fmt: skip
+    assert [line["epoch"] for line in lines(run / "metrics.jsonl")] == [0, 1]
+
+
+def test_config_is_what_was_asked_for(run: Path) -> None:
+    (config,) = lines(run / "config.json")
+    assert (config["limit"], config["net"], config["flip"]) == (120, "linear", False)
+    assert config["hyper"]["warmup"] == 1
+    (record,) = lines(run / "record.json")
+    assert record["config"] == config
+    (noise,) = lines(run / "noise.json")
+    assert record["noise"] == noise
+    assert noise["requested_rate"] == 0.4
+
+
+def test_label_table_fits_the_record(run: Path) -> None:
+    table = pd.read_csv(run / "labels.csv")
+    (record,) = lines(run / "record.json")
+    assert list(table.columns[:5]) == ["row", "given_label", "label", "changed", "label_quality"]
+    assert "lid" in table.columns
+    assert list(table["row"]) == list(range(120))
+    assert table["label_quality"].between(0, 1).all()
+    assert (table["changed"] == (table["label"] != table["given_label"])).all()
+    assert table["changed"].sum() == record["labels_changed"]
+
+
+def test_existing_folder_is_refused_and_replaced_only_if_asked(run: Path) -> None:
+    before = (run / "record.json").read_text()
+    said = colafier("train", *TINY, "--out", str(run), code=2)
+    assert "--resume" in said
+    assert "--overwrite" in said
+    colafier("train", *TINY, "--out", str(run), "--overwrite", "--set", "warm=1", code=2)
+    assert (run / "record.json").read_text() == before  # a typo costs no older run
+
+
+def test_resume_refuses_other_settings(run: Path) -> None:
+    said = colafier("train", *TINY, "--seed", "5", "--resume", "--out", str(run), code=2)
+    assert "seed was 1, is 5" in said
+
+
+def test_overwrite_leaves_other_folders_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    said = colafier("train", *TINY, "--out", str(tmp_path), "--overwrite", code=2)
+    assert "not the folder of a run" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_ctrl_c_says_how_to_resume_and_resume_finishes(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ("train", *TINY[:-2], "--epochs", "40", "--method", "ce", "--out", str(out))
+    with process(*words) as started:
+        try:
+            _wait_for(out / "checkpoint.pt", started)
+            started.send_signal(signal.SIGINT)
+            _, said = started.communicate(timeout=PATIENCE)
+        finally:
+            started.kill()  # only if something above failed
+    assert started.returncode == 130, said
+    assert f"colafier train --resume --out {out}" in said
+    done = len(lines(out / "metrics.jsonl"))
+    assert done < 40
+    colafier("train", "--resume", "--out", str(out))
+    assert [line["epoch"] for line in lines(out / "metrics.jsonl")] == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--set", "warm=1"), "no hyper-parameter of colafier 'warm'; there are"),
+        (("--set", "warmup=many"), "warmup must be a whole number"),
+        (("--noise", "instance:forty"), "instance:0.4"),
+        (("--noise", "gaussian:0.4"), "cifar10n:KEY:PATH"),
+        (("--method", "colafer"), "did you mean colafier"),
+        (("--source", "cifar10"), "--data FOLDER"),
+        (("--source", "cifar10", "--data", "nowhere"), "nowhere"),
+        (("--preset", "cifar100"), "cifar10, cifar10n, digits"),
+        (("--log", "paper"), "tensorboard, wandb, mlflow"),
+        (("--resume",), "no run to resume"),
+    ],
+)
+def test_mistakes_are_explained_in_one_line(
+    words: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    said = colafier("train", *TINY, *words, "--out", str(out), code=2)
+    assert says in said
+    assert said.startswith("error: ")
+    assert not out.exists()
+
+
+def test_noise_writes_labels_that_train_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("--source", "digits", "--noise", "pair:0.3", "--seed", "3")
+    colafier("noise", *words, "--out", "noisy.npy")
+    labels = np.load(tmp_path / "noisy.npy")
+    (manifest,) = lines(tmp_path / "noisy.json")
+    assert len(labels) == manifest["n"] == 1437
+    assert manifest["true_rate"] == pytest.approx(0.3, abs=0.05)
+    assert "overwrite" in colafier("noise", *words, "--out", "noisy.npy", code=2)
+    train = ("--preset", "digits", "--net", "linear", "--epochs", "1", "--method", "ce")
+    colafier("train", *train, "--noise", "file:noisy.npy", "--out", "run")
+    (record,) = lines(tmp_path / "run" / "record.json")
+    assert record["noise"]["true_rate"] == manifest["true_rate"]
+    assert record["noise"]["sha256"] == manifest["sha256"]
+
+
+def test_methods_are_listed() -> None:
+    said = colafier("methods")
+    assert all(word in said for word in ("colafier", "ce", "2024", "SDM", "needs the noise rate"))
+
+
+def test_demo_shows_both_methods(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    said = colafier("demo", "--epochs", "1", "--out", str(out))
+    for words in ("labels right before", "labels right after", "test accuracy", "colafier", "ce"):
+        assert words in said
+    assert str(out / "colafier/labels.csv") in said
+    assert len(pd.read_csv(out / "colafier/labels.csv")) == 1437
+    colafier("demo", "--epochs", "1", "--out", str(out))  # again, over the older one
+
+
+@pytest.mark.parametrize("command", ["demo", "train", "methods", "noise"])
+def test_help_teaches_with_examples(command: str) -> None:
+    assert f"• colafier {command}" in colafier(command, "--help")
