@@ -7,92 +7,112 @@ import torch
 from torch import Tensor
 
 from colafier import gate
-from colafier.gate import TO_MOVE, Evidence, weigh
+from colafier.gate import TO_MOVE, Evidence, settle, weigh
 
 NUM_CLASSES = 10
+HELD, TRAINED = 500, 4000
+
+Rows = tuple[Tensor, Tensor, Tensor]
 
 
-def witnesses(
-    m: int, right_labels: float, best_guess: float, worst_guess: float, seed: int = 0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Guesses whose accuracy rises with their confidence, given labels, and the truth."""
+def witnesses(right_labels: float, level: float, slope: float = 1.0, seed: int = 0) -> Rows:
+    """Guesses right with b(c) = sigmoid(level + slope logit c), given labels, and the truth."""
     g = torch.Generator().manual_seed(seed)
+    m = HELD + TRAINED
     truth = torch.randint(NUM_CLASSES, (m,), generator=g)
 
     def corrupt(right: Tensor) -> Tensor:
         step = torch.randint(1, NUM_CLASSES, (m,), generator=g)
         return torch.where(torch.rand(m, generator=g) < right, truth, (truth + step) % NUM_CLASSES)
 
-    confidence = torch.linspace(0.3, 0.99, m)
-    guess = corrupt(torch.linspace(worst_guess, best_guess, m))
+    confidence = 0.2 + 0.79 * torch.rand(m, generator=g)
+    guess = corrupt((level + slope * confidence.logit()).sigmoid())
     given = corrupt(torch.full((m,), right_labels))
-    probabilities = (
-        torch.full((m, NUM_CLASSES), 0.0) + ((1 - confidence) / (NUM_CLASSES - 1))[:, None]
-    )
+    others = (1 - confidence) / (NUM_CLASSES - 1)
+    probabilities = others[:, None].repeat(1, NUM_CLASSES)
     probabilities[torch.arange(m), guess] = confidence
     return probabilities, given, truth
 
 
-def gain(probabilities: Tensor, given: Tensor, truth: Tensor, evidence: Evidence) -> float:
-    """How much label accuracy changes if the gate's guesses replace the given labels."""
-    confidence, guess = probabilities.max(1)
-    labels = torch.where(confidence >= evidence.least_confidence(TO_MOVE), guess, given)
+def evidence_of(rows: Rows, held: int = HELD) -> Evidence:
+    probabilities, given, _ = rows
+    return weigh(probabilities, given, torch.arange(len(given)) < held)
+
+
+def gain(rows: Rows, evidence: Evidence) -> float:
+    """How much label accuracy changes where the gate lets guesses replace given labels."""
+    probabilities, given, truth = rows
+    labels = settle(evidence, probabilities, given, given)
     return float((labels == truth).float().mean() - (given == truth).float().mean())
 
 
-def test_good_guesses_open_the_gate() -> None:
-    probabilities, given, truth = witnesses(1000, right_labels=0.6, best_guess=1.0, worst_guess=0.6)
-    evidence = weigh(probabilities, given)
-    assert evidence.given_right == pytest.approx(0.6, abs=0.06)
-    assert gain(probabilities, given, truth, evidence) > 0.1
+@pytest.mark.parametrize("right_labels", [0.4, 0.6, 0.8])
+def test_good_guesses_open_the_gate(right_labels: float) -> None:
+    rows = witnesses(right_labels, level=1.5)
+    evidence = evidence_of(rows)
+    assert evidence.given_right == pytest.approx(right_labels, abs=0.06)
+    assert gain(rows, evidence) > 0.5 * (0.9 - right_labels)
 
 
 def test_a_classifier_that_guesses_at_random_moves_nothing() -> None:
-    probabilities, given, _ = witnesses(1000, right_labels=0.9, best_guess=0.1, worst_guess=0.1)
-    assert weigh(probabilities, given).least_confidence(TO_MOVE) == inf
-
-
-def test_where_sure_guesses_are_no_better_than_labels_these_stay() -> None:
-    probabilities, given, truth = witnesses(1000, right_labels=0.9, best_guess=0.95, worst_guess=0)
-    evidence = weigh(probabilities, given)
-    assert gain(probabilities, given, truth, evidence) > -0.01
+    rows = witnesses(right_labels=0.9, level=-2.2, slope=0.0)
+    assert gain(rows, evidence_of(rows)) == 0
 
 
 def test_only_the_confident_part_of_a_weak_classifier_moves_labels() -> None:
-    probabilities, given, truth = witnesses(2000, right_labels=0.5, best_guess=1.0, worst_guess=0.1)
-    evidence = weigh(probabilities, given)
-    assert 0.5 < evidence.least_confidence(TO_MOVE) < 1
-    assert gain(probabilities, given, truth, evidence) > 0
+    rows = witnesses(right_labels=0.5, level=-1.0)
+    evidence = evidence_of(rows)
+    assert 0.6 < evidence.least_confidence(TO_MOVE) < 1
+    assert gain(rows, evidence) > 0
 
 
-@pytest.mark.parametrize("worst_guess", [0.2, 0.5, 0.9])
-@pytest.mark.parametrize("right_labels", [0.4, 0.6, 0.8, 0.95])
-def test_labels_get_no_worse_if_the_surest_guesses_are_right(
-    right_labels: float, worst_guess: float
-) -> None:
-    """That the surest guesses are nearly all right is what the gate takes for granted."""
-    gains = []
-    for seed in range(20):
-        held = witnesses(500, right_labels, 1.0, worst_guess, seed)
-        fresh = witnesses(5000, right_labels, 1.0, worst_guess, seed + 100)
-        gains.append(gain(*fresh, weigh(held[0], held[1])))
-    assert min(gains) > -0.01
+@pytest.mark.parametrize("level", [-3.0, -2.0, -1.0, 0.0, 2.0])
+@pytest.mark.parametrize("right_labels", [0.3, 0.6, 0.9, 1.0])
+def test_labels_never_get_worse(right_labels: float, level: float) -> None:
+    """Whether the classifier is worse than the labels or better, in every draw of the rows."""
+    for seed in range(5):
+        rows = witnesses(right_labels, level, seed=seed)
+        assert gain(rows, evidence_of(rows)) > -0.005
 
 
-def test_clean_labels_stay() -> None:
-    probabilities, given, truth = witnesses(500, right_labels=1.0, best_guess=1.0, worst_guess=0.7)
-    assert gain(probabilities, given, truth, weigh(probabilities, given)) == 0
+def test_a_classifier_that_learned_wrong_labels_by_heart_moves_nothing() -> None:
+    """It meets the given labels of trained rows, whatever they are, but not the held-out ones."""
+    probabilities, given, truth = witnesses(right_labels=0.7, level=0.5)
+    by_heart = torch.nn.functional.one_hot(given, NUM_CLASSES) * 0.9 + 0.01
+    probabilities = torch.where(torch.arange(len(given))[:, None] < HELD, probabilities, by_heart)
+    rows = (probabilities, given, truth)
+    evidence = evidence_of(rows)
+    assert evidence.given_right > 0.9
+    assert gain(rows, evidence) == pytest.approx(0, abs=0.002)
 
 
 def test_too_few_rows_are_no_evidence() -> None:
-    probabilities, given, _ = witnesses(gate.FEWEST_ROWS - 1, 0.6, 1.0, 1.0)
-    assert weigh(probabilities, given).least_confidence(TO_MOVE) == inf
+    rows = witnesses(0.6, level=3.0)
+    assert evidence_of(rows, gate.FEWEST_ROWS - 1).least_confidence(TO_MOVE) == inf
+    assert evidence_of(rows, 4 * gate.FEWEST_ROWS).least_confidence(TO_MOVE) < 1
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_one_confidence_and_constant_agreement_are_finite(share: float) -> None:
-    probabilities = torch.full((50, 2), 0.5)
-    given = torch.full((50,), int(share == 0))
-    evidence = weigh(probabilities, given)
-    assert evidence.agreement == pytest.approx(share)
-    assert evidence.least_confidence(TO_MOVE) == inf or share == 1
+@pytest.mark.parametrize("meets", [0, 1])
+def test_one_confidence_for_all_is_finite(meets: int) -> None:
+    probabilities = torch.full((200, 2), 0.5)
+    given = torch.full((200,), 1 - meets)
+    evidence = weigh(probabilities, given, torch.arange(200) < 100)
+    assert evidence.agreement == meets
+    assert torch.equal(settle(evidence, probabilities, given, given), given)
+
+
+def test_moved_labels_stay_down_to_a_lower_confidence_than_others_need_to_move() -> None:
+    evidence = Evidence(rows=500, agreement=0.5, given_right=0.6, level=0.0, slope=1.0)
+    to_stay, to_move = evidence.least_confidence(1.0), evidence.least_confidence(TO_MOVE)
+    assert to_stay == pytest.approx(0.6)  # b(c) = c, as good as a label that is right with 0.6
+    between = (to_stay + to_move) / 2
+    probabilities = torch.tensor([[between, 1 - between], [0.55, 0.45], [0.99, 0.01]])
+    given, labels = torch.tensor([1, 1, 1]), torch.tensor([0, 0, 1])
+    assert settle(evidence, probabilities, given, labels).tolist() == [0, 1, 0]
+    assert settle(evidence, probabilities, given, given).tolist() == [1, 1, 0]
+
+
+def test_no_evidence_keeps_every_given_label() -> None:
+    probabilities, given, _ = witnesses(0.6, level=3.0)
+    moved = (given + 1) % NUM_CLASSES
+    assert torch.equal(settle(Evidence(10), probabilities, given, moved), given)

@@ -5,6 +5,7 @@ training. On them the guess and the given label are independent witnesses, and h
 tells how good the guess is at each confidence.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 
@@ -14,9 +15,13 @@ from torch import Tensor
 from colafier.flow import TrainSet
 
 FEWEST_ROWS = 50  # held-out rows below which there is no evidence
-TO_MOVE = 2.0  # how many times likelier than the given label a guess must be to replace it
+TO_MOVE = 1.5  # how many times likelier than the given label a guess must be to replace it
 TO_STAY = 1.0  # the same for a label that has moved already
 SUREST = 0.9975  # confidences above are all the same
+MOST_TRAINED = 5000  # trained rows that are looked at: more would not change the estimate
+BINS = 60
+LEVELS = torch.linspace(-4, 4, 41)
+SLOPES = torch.linspace(0.1, 3, 30)
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Evidence:
         a = self.given_right
         needed = torch.tensor(odds * a / (odds * a + 1 - a)).logit()  # of b
         if self.slope == 0:
-            return 0.0 if self.level >= needed else inf
+            return inf
         confidence = float(((needed - self.level) / self.slope).sigmoid())
         return confidence if confidence <= SUREST else inf
 
@@ -50,66 +55,102 @@ def held_out(train: TrainSet) -> Tensor:
     return rows[~train.trusted[rows]]
 
 
-def weigh(probabilities: Tensor, given: Tensor) -> Evidence:
-    """How good guesses and given labels are, by rows that were never trained on.
+def trained_on(train: TrainSet) -> Tensor:
+    """The labelled rows that are not held out."""
+    learned = train.labelled.clone()
+    learned[held_out(train)] = False
+    return learned.nonzero()[:, 0]
 
-    With a share a of right given labels and b(c) of right guesses at confidence c, both agree in
-    about a b(c) of the rows. The surest quarter of the guesses is taken as right, so its agreement
-    is a: rather too high than too low, since that keeps labels. Then b(c) is fitted to the rest.
+
+def gather_evidence(train: TrainSet, predict: Callable[[Tensor], Tensor]) -> Evidence:
+    """Weigh a classifier by the held-out rows and some of the trained ones.
 
     Args:
-        probabilities: Of the deployed classifier on held-out rows (m, c).
-        given: Their given labels (m,).
+        train: The rows.
+        predict: Gives probabilities for row numbers.
     """
-    m, num_classes = probabilities.shape
-    if m < FEWEST_ROWS:
-        return Evidence(m)
+    held, trained = held_out(train), trained_on(train)
+    if len(held) < FEWEST_ROWS:
+        return Evidence(len(held))
+    some = trained[:: len(trained) // MOST_TRAINED + 1]
+    rows = torch.cat([held, some])
+    return weigh(predict(rows).cpu(), train.given[rows], torch.arange(len(rows)) < len(held))
+
+
+def weigh(probabilities: Tensor, given: Tensor, held: Tensor) -> Evidence:
+    """How good guesses and given labels are.
+
+    With a share a of right given labels and b(c) of right guesses at confidence c, both agree in
+    about a b(c) of the rows: the more confident the guess, the nearer to a. The trained rows are
+    many, so they tell a; the held-out ones are honest, so they tell b(c). If the classifier learned
+    trained rows by heart, a comes out too high, and labels stay.
+
+    Args:
+        probabilities: Of the deployed classifier (m, c).
+        given: Given labels (m,).
+        held: Rows that were never trained on, as a boolean mask (m,).
+    """
+    rows = int(held.sum())
+    if rows < FEWEST_ROWS:
+        return Evidence(rows)
     confidence, guess = probabilities.max(1)  # (m,), (m,)
     agree = guess == given  # (m,)
-    surest = confidence.topk(m // 4).indices
-    right = min(_bound(agree[surest], 1.0), 1.0)  # a
-    chance = (1 - right) / (num_classes - 1)  # that a wrong guess meets the given label
-    level, slope = _fit(confidence, agree, right, chance)
-    evidence = Evidence(m, float(agree.float().mean()), right, level, slope)
-    bold = confidence >= evidence.least_confidence(TO_MOVE)
-    no_better = right * right + (1 - right) * chance  # agreement of a guess as good as the label
-    if not bold.any() or _bound(agree[bold], -1.64) <= no_better:
-        return Evidence(m, evidence.agreement, right)
+    num_wrong = probabilities.shape[1] - 1  # classes that a wrong label may have
+    right = _right_labels(_Bins(confidence[~held], agree[~held]), num_wrong)
+    honest = _Bins(confidence[held], agree[held])
+    _, level, slope = honest.fit(right, num_wrong)
+    evidence = Evidence(rows, float(agree[held].float().mean()), right, level, slope)
+    bold = held & (confidence >= evidence.least_confidence(TO_MOVE))
+    no_better = right**2 + (1 - right) ** 2 / num_wrong  # agreement of a guess as good as the label
+    if not bold.any() or _lower_bound(agree[bold]) <= no_better:
+        return Evidence(rows, evidence.agreement, right)
     return evidence
 
 
-def allows(
-    evidence: Evidence, probabilities: Tensor, proposed: Tensor, moved_before: Tensor
-) -> Tensor:
-    """Whether the proposed labels may replace the given ones (n,).
+def settle(evidence: Evidence, probabilities: Tensor, given: Tensor, labels: Tensor) -> Tensor:
+    """The labels that come out (n,): the given ones, except where the evidence is for another.
 
     Args:
         evidence: What the held-out rows say.
         probabilities: Of the deployed classifier (n, c).
-        proposed: Labels (n,), -1 where there is none.
-        moved_before: Rows that the gate has judged in training: what moved then needs only be as
-            good as the given label to stay (n,).
+        given: Given labels (n,).
+        labels: Labels after training (n,); what moved then need only be as good as the given label.
     """
-    confidence = probabilities.gather(1, proposed.clamp(min=0)[:, None])[:, 0]  # (n,)
-    to_stay, to_move = (evidence.least_confidence(odds) for odds in (TO_STAY, TO_MOVE))
-    return confidence >= torch.where(moved_before, to_stay, to_move)
+    confidence, guess = probabilities.max(1)  # (n,), (n,)
+    of_labels = probabilities.gather(1, labels[:, None])[:, 0]  # (n,)
+    kept = torch.where(of_labels >= evidence.least_confidence(TO_STAY), labels, given)
+    return torch.where(confidence >= evidence.least_confidence(TO_MOVE), guess, kept)
 
 
-def _fit(confidence: Tensor, agree: Tensor, right: float, chance: float) -> tuple[float, float]:
-    """Level and slope of b(c) that make the agreements likeliest, on a grid."""
-    x = confidence.clamp(1 - SUREST, SUREST).logit()  # (m,)
-    levels, slopes = torch.linspace(-6, 6, 61), torch.linspace(0, 3, 31)
-    best = (-inf, -inf, 0.0)
-    for slope in slopes.tolist():
-        b = (levels[:, None] + slope * x).sigmoid()  # (61, m)
+class _Bins:
+    """Rows in bins of like confidence, with the share that agrees: enough to fit a curve."""
+
+    def __init__(self, confidence: Tensor, agree: Tensor) -> None:
+        x = confidence.clamp(1 - SUREST, SUREST).logit()  # (m,)
+        parts = [part for part in x.argsort().chunk(BINS) if len(part)]
+        self.x = torch.stack([x[part].mean() for part in parts])
+        self.agree = torch.stack([agree[part].float().sum() for part in parts])
+        self.disagree = torch.tensor([float(len(part)) for part in parts]) - self.agree
+
+    def fit(self, right: float, num_wrong: int) -> tuple[float, float, float]:
+        """Log likelihood, level and slope of the likeliest b(c), on a grid."""
+        chance = (1 - right) / num_wrong  # that a wrong guess meets the given label
+        b = (LEVELS[:, None, None] + SLOPES[:, None] * self.x).sigmoid()  # (levels, slopes, bins)
         p = (chance + (right - chance) * b).clamp(1e-6, 1 - 1e-6)
-        likelihood, i = torch.where(agree, p, 1 - p).log().sum(1).max(0)
-        best = max(best, (float(likelihood), float(levels[i]), slope))
-    return best[1], best[2]
+        likelihood = (self.agree * p.log() + self.disagree * (1 - p).log()).sum(2)
+        i, j = divmod(int(likelihood.argmax()), len(SLOPES))
+        return float(likelihood[i, j]), float(LEVELS[i]), float(SLOPES[j])
 
 
-def _bound(agree: Tensor, z: float) -> float:
-    """Wilson's bound of a share, z standard deviations above it; below it for negative z."""
-    n, share = len(agree), float(agree.float().mean())
+def _right_labels(bins: _Bins, num_wrong: int) -> float:
+    """The share of right given labels: the upper end of what the rows make likely."""
+    shares = torch.arange(0.02, 1.001, 0.02)
+    likelihood = torch.tensor([bins.fit(share, num_wrong)[0] for share in shares.tolist()])
+    return float(shares[likelihood >= likelihood.max() - 1.35].max())  # 95 %, one-sided
+
+
+def _lower_bound(agree: Tensor) -> float:
+    """A cautious estimate of a share: Wilson's bound 1.64 standard deviations below it."""
+    n, share, z = len(agree), float(agree.float().mean()), 1.64
     middle = share + z * z / (2 * n)
-    return (middle + z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))) / (1 + z * z / n)
+    return (middle - z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))) / (1 + z * z / n)

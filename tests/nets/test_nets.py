@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -193,3 +195,11 @@ def test_names_are_complete() -> None:
     assert {*RESNETS, "convnet", "mlp", "linear"} == set(NETS)
     assert set(IMAGE_NETS) == {*RESNETS, "convnet"}
     assert nets.Classifier is Classifier
+
+
+def test_a_function_makes_nets_whose_parameters_are_kept() -> None:
+    pretrained = nn.Linear(5, 7)
+    make = net_factory(lambda: copy.deepcopy(pretrained), (5,), 3)
+    first, second = make(), make()
+    assert torch.equal(first.backbone.module.weight, pretrained.weight)
+    assert first.backbone.module is not second.backbone.module

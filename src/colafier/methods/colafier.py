@@ -138,12 +138,10 @@ class CoLafier(Method):
         """One walk over the labelled rows that are not held out; these open or close the gate."""
         rows = None
         if self.choices.holdout:
-            learned = train.labelled.clone()
-            learned[gate.held_out(train)] = False
-            rows = learned.nonzero()[:, 0]
+            rows = gate.trained_on(train)
             if epoch >= self.warmup_epochs:
-                least = self._evidence(train).least_confidence(gate.TO_MOVE)
-                self.least_confidence.fill_(least)
+                evidence = gate.gather_evidence(train, lambda rows: self._predict(train, rows))
+                self.least_confidence.fill_(evidence.least_confidence(gate.TO_MOVE))
         yield Pass(rows, lr_scale=cosine(epoch, self.epochs, self.choices.rate_floor))
 
     def loss(self, batch: Batch) -> Terms:
@@ -190,20 +188,25 @@ class CoLafier(Method):
         return {name: table.values for name, table in now.items()}
 
     def purify(self, train: TrainSet) -> Purified:
-        """Labels that moved and stand the test of held-out given labels; quality; mean LID."""
-        seen, labels = self.history.seen, self.labels.values  # (n,), (n,)
+        """Labels that stand the test of held-out rows; quality and LID of the given labels."""
+        labels = self.labels.values  # (n,)
         given = train.given.to(labels.device)
-        p = self.class_floor.lift(train.predict(self.deployed()).to(labels.device))  # (n, c)
-        of_given = p.gather(1, given.clamp(min=0)[:, None])[:, 0]  # (n,)
-        quality = torch.where(seen, self.history.mean_given(), of_given).clamp(0, 1)
+        known = given.clamp(min=0)  # rows without a label hold -1
+        p = self._predict(train)  # (n, c)
+        of_given = p.gather(1, known[:, None])[:, 0]  # (n,)
+        quality = torch.where(self.history.seen, self.history.mean_given(), of_given).clamp(0, 1)
         columns = {"lid": self.history.mean_lid()}
         if not self.choices.holdout:
             return Purified(labels, quality, columns)
-        evidence = self._evidence(train)
-        proposed = torch.where(seen, labels, p.argmax(1))
-        allowed = gate.allows(evidence, p, proposed, moved_before=seen)
-        allowed &= (given >= 0) & ~train.trusted.to(labels.device)
-        return Purified(torch.where(allowed, proposed, given), quality, columns, asdict(evidence))
+        evidence = gate.gather_evidence(train, lambda rows: p[rows.to(p.device)])
+        settled = gate.settle(evidence, p, known, labels.clamp(min=0))
+        fixed = (given < 0) | train.trusted.to(labels.device)
+        return Purified(torch.where(fixed, given, settled), quality, columns, asdict(evidence))
+
+    def _predict(self, train: TrainSet, rows: Tensor | None = None) -> Tensor:
+        """Probabilities of the deployed classifier with rare classes lifted (n or len(rows), c)."""
+        p = train.predict(self.deployed(), rows)
+        return self.class_floor.lift(p.to(self.labels.values.device))
 
     def _look(self, views: Sequence[Tensor], labels: Tensor, wrong: Tensor) -> _Seen:
         """Send views through both subnets: one pass each, as one batch, so BatchNorm sees all."""
@@ -236,13 +239,6 @@ class CoLafier(Method):
             z_given, _ = self.dis.judge(features, batch.y)
             scores.append(lid(self.gather(z_given), k, self.gather(z), own))
         return self.own(torch.stack(scores).mean(0))
-
-    def _evidence(self, train: TrainSet) -> gate.Evidence:
-        """What held-out given labels say of the deployed classifier's guesses."""
-        held = gate.held_out(train)
-        return gate.weigh(
-            self.class_floor.lift(train.predict(self.deployed(), held)), train.given[held]
-        )
 
     def _enough(self, all_labels: Tensor) -> bool:
         """Whether a batch is large enough for LID to mean something."""

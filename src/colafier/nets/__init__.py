@@ -18,20 +18,27 @@ VECTOR_WIDTH = 256
 
 
 def net_factory(
-    net: str | nn.Module, row_shape: tuple[int, ...], num_classes: int, precision: str = "auto"
+    net: str | nn.Module | Callable[[], nn.Module],
+    row_shape: tuple[int, ...],
+    num_classes: int,
+    precision: str = "auto",
 ) -> Callable[[], Classifier]:
     """A function that makes a fresh classifier at each call.
 
     Args:
-        net: A name in `NETS`, or a module that maps rows to features; each classifier then starts
-            from a copy of it with parameters drawn anew where its layers know how to.
+        net: A name in `NETS`; or a module that maps rows to features, of which each classifier
+            takes a copy with parameters drawn anew; or a function that makes such a module, whose
+            parameters are then taken as they are (pretrained, for example).
         row_shape: Shape of one row, (channels, height, width) or (features,).
         num_classes: Number of classes.
         precision: Of the backbone: `auto`, `float32` or `bf16`.
     """
 
     def make() -> Classifier:
-        module = _fresh_copy(net) if isinstance(net, nn.Module) else _by_name(net, row_shape)
+        if isinstance(net, str):
+            module = _by_name(net, row_shape)
+        else:
+            module = _fresh_copy(net) if isinstance(net, nn.Module) else net()
         width = _num_features(module, row_shape)
         return Classifier(Backbone(module, width, precision), num_classes)
 
