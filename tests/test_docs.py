@@ -15,7 +15,7 @@ import torch
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from colafier import arrays, methods, resolve, run
+from colafier import arrays, gate, methods, resolve, run
 from colafier.cli import app
 from colafier.data.noise import GENERATORS, Noise
 from colafier.data.sources import Source
@@ -197,6 +197,13 @@ def test_table_of_variants_is_that_of_the_code() -> None:
 def _written(value: object) -> str:
     """A value as it is written after `--set`."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def test_constants_of_the_gate_are_those_of_the_code() -> None:
+    text = (DOCS / "how-it-works.md").read_text()
+    table = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|", text, re.MULTILINE))
+    assert list(table) == ["TO_MOVE", "TO_STAY", "FEWEST_ROWS"]
+    assert {name: str(getattr(gate, name)) for name in table} == table
 
 
 def test_all_that_can_be_set_is_explained() -> None:

@@ -21,7 +21,7 @@ SUREST = 0.9975  # confidences above are all the same
 MOST_TRAINED = 5000  # trained rows that are looked at: more would not change the estimate
 BINS = 60
 LEVELS = torch.linspace(-4, 4, 41)
-SLOPES = torch.linspace(0.1, 3, 30)
+SLOPES = torch.linspace(0.8, 3, 23)  # confidence must mean something to be evidence
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Evidence:
 
 
 def held_out(train: TrainSet) -> Tensor:
-    """Rows kept out of training: 5 %, at least about 100 and at most about 2,000 of them."""
+    """Rows kept out of training: 5 %, at least 300 (but no more than a fifth), at most 2,000."""
     n = int(train.labelled.sum())
-    share = min(max(0.05, min(100 / n, 0.2)), 2000 / n)
+    share = min(max(0.05, min(300 / n, 0.2)), 2000 / n)
     rows = train.holdout(share)
     return rows[~train.trusted[rows]]
 
@@ -81,9 +81,9 @@ def weigh(probabilities: Tensor, given: Tensor, held: Tensor) -> Evidence:
     """How good guesses and given labels are.
 
     With a share a of right given labels and b(c) of right guesses at confidence c, both agree in
-    about a b(c) of the rows: the more confident the guess, the nearer to a. The trained rows are
-    many, so they tell a; the held-out ones are honest, so they tell b(c). If the classifier learned
-    trained rows by heart, a comes out too high, and labels stay.
+    about a b(c) of the rows: the more confident the guess, the nearer to a. The held-out rows are
+    honest but few, the trained ones many but perhaps learned by heart. From both, a is taken
+    rather too high than too low, since that keeps labels, and the lower of both counts.
 
     Args:
         probabilities: Of the deployed classifier (m, c).
@@ -96,8 +96,9 @@ def weigh(probabilities: Tensor, given: Tensor, held: Tensor) -> Evidence:
     confidence, guess = probabilities.max(1)  # (m,), (m,)
     agree = guess == given  # (m,)
     num_wrong = probabilities.shape[1] - 1  # classes that a wrong label may have
-    right = _right_labels(_Bins(confidence[~held], agree[~held]), num_wrong)
     honest = _Bins(confidence[held], agree[held])
+    trained = _Bins(confidence[~held], agree[~held])
+    right = min(_right_labels(bins, num_wrong) for bins in (honest, trained))
     _, level, slope = honest.fit(right, num_wrong)
     evidence = Evidence(rows, float(agree[held].float().mean()), right, level, slope)
     bold = held & (confidence >= evidence.least_confidence(TO_MOVE))
@@ -150,7 +151,7 @@ def _right_labels(bins: _Bins, num_wrong: int) -> float:
 
 
 def _lower_bound(agree: Tensor) -> float:
-    """A cautious estimate of a share: Wilson's bound 1.64 standard deviations below it."""
-    n, share, z = len(agree), float(agree.float().mean()), 1.64
+    """A cautious estimate of a share: Wilson's bound one standard deviation below it."""
+    n, share, z = len(agree), float(agree.float().mean()), 1.0
     middle = share + z * z / (2 * n)
     return (middle - z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))) / (1 + z * z / n)

@@ -23,7 +23,7 @@ class Choices:
     mix_share: float = 1.0  # share of the views that are mixed, drawn by their noisy weight
     class_floor: float = 0.0  # no class is guessed less often than this share of its given rows
     patience: int = 1  # epochs in a row that must want the same move
-    average: float = 0.0  # decay of the averaged LID-gen that is deployed; 0: LID-gen itself
+    average: float = 0.0  # epochs over which the deployed LID-gen is averaged; 0: not at all
     rate_floor: float = 1.0  # where the learning rate ends along a half cosine; 1: constant
     holdout: bool = False  # whether some rows are only used to see how far guesses can be trusted
 
@@ -59,7 +59,7 @@ VARIANTS: dict[str, Choices] = {
         mix_share=0.5,
         class_floor=0.7,
         patience=2,
-        average=0.99,
+        average=1.0,
         rate_floor=0.02,
         holdout=True,
     ),

@@ -122,7 +122,7 @@ class CoLafier(Method):
         self.ramp_epochs = _scaled(30, epochs) if self.ramp is None else self.ramp
         self.gen = LidGen(make_net())
         self.dis = LidDis(make_net().backbone, self.num_classes, self.choices.embedding_scale)
-        self.averaged = Averaged(self.gen, self.choices.average) if self.choices.average else None
+        self.averaged = Averaged(self.gen, 0.0) if self.choices.average else None
         known = train.given[train.labelled]
         self.class_floor = ClassFloor(known, self.num_classes, self.choices.class_floor)
         self.register_buffer("least_confidence", torch.zeros(()))  # that moves a label
@@ -174,6 +174,8 @@ class CoLafier(Method):
         """One step of both subnets; the averaged copy follows."""
         terms = super().update(batch, engine)
         if self.averaged is not None:
+            epoch_steps = int(self.averaged.steps) / max(batch.progress, 1e-9)  # on average so far
+            self.averaged.decay = 1 - 1 / max(self.choices.average * epoch_steps, 1)
             self.averaged.follow(self.gen)
         return terms
 
@@ -225,14 +227,13 @@ class CoLafier(Method):
         """LID of all processes' rows with their labels, for each view."""
         joined = self.choices.joined_views
         among = all_labels.repeat(len(seen.z)) if joined else all_labels
-        k = self.choices.neighbors or reach(all_labels, among)
-        return view_scores([self.gather(z) for z in seen.z], k, joined)
+        return view_scores([self.gather(z) for z in seen.z], self._k(all_labels, among), joined)
 
     @torch.no_grad()
     def _given_scores(self, batch: Batch, labels: Tensor, seen: _Seen) -> Tensor:
         """LID of the rows with their given labels, among the rows with the labels of now (b,)."""
         given, all_labels = self.gather(batch.y), self.gather(labels)
-        k = self.choices.neighbors or reach(given, all_labels)
+        k = self._k(given, all_labels)
         own = torch.arange(len(given), device=given.device)
         scores = []
         for features, z in zip(seen.features, seen.z, strict=True):
@@ -242,8 +243,7 @@ class CoLafier(Method):
 
     def _enough(self, all_labels: Tensor) -> bool:
         """Whether a batch is large enough for LID to mean something."""
-        k = self.choices.neighbors or int(reach(all_labels, all_labels).median())
-        return len(all_labels) >= k + 2
+        return len(all_labels) >= int(self._k(all_labels, all_labels).median()) + 2
 
     def _level(self, epoch: int, start: float) -> float:
         return ramp(epoch, self.warmup_epochs, self.ramp_epochs, start, 1.0)
@@ -295,8 +295,9 @@ class CoLafier(Method):
             z_guess, dis_guess = self.dis.judge(features, p if self.choices.soft_guess else guess)
             all_guess = self.gather(guess)
             self.class_floor.follow(all_guess)
-            k = self._reaches(all_labels, all_guess)
-            scores = union_scores(self.gather(z), self.gather(z_guess), *k)
+            both = torch.cat([all_labels, all_guess])
+            k, k_guess = self._k(all_labels, both), self._k(all_guess, both)
+            scores = union_scores(self.gather(z), self.gather(z_guess), k, k_guess)
             differences = (difference(p, dis.softmax(1)), difference(p, dis_guess.softmax(1)))
             gathered = (self.gather(differences[0]), self.gather(differences[1]))
             views.append(candidate(scores, gathered, all_guess, self.low_quantile, level))
@@ -305,12 +306,11 @@ class CoLafier(Method):
         new = torch.where(sure, new, labels)
         self.labels.write(batch.index, self.wishes.settle(batch.index, labels, new))
 
-    def _reaches(self, all_labels: Tensor, all_guess: Tensor) -> tuple[int | Tensor, int | Tensor]:
-        """The k of label-rows and of guess-rows in their union."""
+    def _k(self, labels: Tensor, reference_labels: Tensor) -> Tensor:
+        """Number of neighbors of each row (b,): the fixed one, or by label counts."""
         if self.choices.neighbors:
-            return self.choices.neighbors, self.choices.neighbors
-        both = torch.cat([all_labels, all_guess])
-        return reach(all_labels, both), reach(all_guess, both)
+            return torch.full_like(labels, self.choices.neighbors)
+        return reach(labels, reference_labels)
 
 
 def _scaled(authors_value: int, epochs: int) -> int:
