@@ -2,7 +2,10 @@
 
 Prints one JSON line: means over the seeds, and each seed's own figures.
 
-    python benchmarks/fm_mini.py --seeds 1 2 3 --labels NOISY.npy --data FOLDER
+    python benchmarks/fm_mini.py --seeds 1 2 3
+
+The images are in Debian's package dataset-fashion-mnist (or give --data); the labels lie beside
+this file: instance-dependent noise, 39.8 % wrong.
 """
 
 import argparse
@@ -14,6 +17,9 @@ from statistics import fmean
 from colafier.runs import Result, prepare, train
 from colafier.settings import Settings, read_pairs, resolve
 from colafier.train import records
+
+DATA = "/usr/share/datasets/fashion-mnist"  # where Debian's package puts it
+LABELS = str(Path(__file__).with_name("fmnist10k_instance40.npy"))
 
 
 def settings_for(args: argparse.Namespace, seed: int) -> Settings:
@@ -64,8 +70,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--method", default="colafier")
     parser.add_argument("--variant", default="adaptive", help="adaptive, authors or paper")
-    parser.add_argument("--data", required=True, help="folder of the Fashion-MNIST idx files")
-    parser.add_argument("--labels", required=True, help=".npy file with the noisy labels")
+    parser.add_argument("--data", default=DATA, help="folder of the Fashion-MNIST idx files")
+    parser.add_argument("--labels", default=LABELS, help=".npy file with the noisy labels")
     parser.add_argument("--limit", type=int, default=10_000, help="as many rows as labels")
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")

@@ -4,7 +4,7 @@ The plain way sends both views through LID-dis once for each kind of label (give
 mixes every view, and keeps images in the default memory layout, as the authors' code does.
 Rounds alternate between the ways, so that a busy machine slows all of them alike.
 
-    python benchmarks/step_time.py --data FOLDER_OF_FASHION_MNIST
+    python benchmarks/step_time.py
 """
 
 import argparse
@@ -28,6 +28,7 @@ from colafier.train.engine import Engine
 from colafier.train.optimizers import OptimizerSettings
 from colafier.train.processes import Processes
 
+DATA = "/usr/share/datasets/fashion-mnist"  # where Debian's package puts it
 EPOCH = 6  # after warm-up
 CLASSES = 10
 
@@ -81,7 +82,7 @@ def plain_step(train: Rows) -> Callable[[Batch], None]:
 def main() -> None:
     """Time all ways and print the line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", required=True, help="folder of the Fashion-MNIST idx files")
+    parser.add_argument("--data", default=DATA, help="folder of the Fashion-MNIST idx files")
     parser.add_argument("--rounds", type=int, default=8)
     args = parser.parse_args()
     torch.manual_seed(0)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,13 +101,18 @@ def test_existing_folder_is_refused_and_replaced_only_if_asked(run: Path) -> Non
     said = colafier("train", *TINY, "--out", str(run), code=2)
     assert "--resume" in said
     assert "--overwrite" in said
-    colafier("train", *TINY, "--out", str(run), "--overwrite", "--set", "warm=1", code=2)
+    for typo in (("--set", "warm=1"), ("--net", "resnet9"), ("--lr", "nan")):
+        colafier("train", *TINY, "--out", str(run), "--overwrite", *typo, code=2)
     assert (run / "record.json").read_text() == before  # a typo costs no older run
 
 
 def test_resume_refuses_other_settings(run: Path) -> None:
-    said = colafier("train", *TINY, "--seed", "5", "--resume", "--out", str(run), code=2)
-    assert "seed was 1, is 5" in said
+    other = ("--seed", "5", "--set", "warmup=2")
+    for words in (other, (*TINY, *other)):
+        said = colafier("train", *words, "--resume", "--out", str(run), code=2)
+        assert said.strip().endswith("keeps its settings; seed was 1, is 5; warmup was 1, is 2")
+    said = colafier("train", "--method", "ce", "--resume", "--out", str(run), code=2)
+    assert said.strip().endswith("keeps its settings; method was colafier, is ce")
 
 
 def test_overwrite_leaves_other_folders_alone(tmp_path: Path) -> None:
@@ -147,6 +153,11 @@ def test_ctrl_c_says_how_to_resume_and_resume_finishes(tmp_path: Path) -> None:
         (("--preset", "cifar100"), "cifar10, cifar10n, digits"),
         (("--log", "paper"), "tensorboard, wandb, mlflow"),
         (("--resume",), "no run to resume"),
+        (("--resume", "--overwrite"), "not both"),
+        (("--net", "resnet9"), "no net 'resnet9'; there are resnet8"),
+        (("--precision", "fp16"), "auto, float32, bf16"),
+        (("--lr", "-1"), "lr must be at least 0"),
+        (("--batch-size", "3", "--devices", "2"), "batch_size of at least 4"),
     ],
 )
 def test_mistakes_are_explained_in_one_line(
@@ -175,6 +186,28 @@ def test_noise_writes_labels_that_train_reads(
     (record,) = lines(tmp_path / "run" / "record.json")
     assert record["noise"]["true_rate"] == manifest["true_rate"]
     assert record["noise"]["sha256"] == manifest["sha256"]
+
+
+def test_a_file_in_the_way_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "is a file" in colafier("train", *TINY, "--out", str(tmp_path / "file"), code=2)
+    said = colafier("train", *TINY, "--out", str(tmp_path / "file" / "run"), code=2)
+    assert said.startswith("error: ")
+
+
+def test_a_damaged_checkpoint_is_explained(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(run, out)
+    (out / "checkpoint.pt").write_bytes(b"half")
+    said = colafier("train", "--resume", "--out", str(out), code=2)
+    assert "checkpoint.pt is damaged" in said
+
+
+def test_a_method_is_explained() -> None:
+    said = colafier("methods", "colafier")
+    assert "variant" in said
+    assert "adaptive" in said
+    assert "did you mean colafier" in colafier("methods", "colafer", code=2)
 
 
 def test_methods_are_listed() -> None:

@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "colafier"
 
 LAYERS = (
-    ("flow", "rows", "seeds", "inference"),
+    ("files", "kinds", "flow", "rows", "seeds", "inference"),
     ("history", "lid", "functional", "mixing", "selection", "schedules", "transition", "ema"),
     ("nets", "subnets", "weights", "losses", "relabel", "gate", "variants"),
     ("methods", "data", "embed"),
@@ -21,7 +21,8 @@ NEVER = {
     "data": {"methods"},
     "embed": {"methods"},
 }
-TRAIN_MAY = ("flow", "rows", "seeds", "inference", "methods.base")  # no concrete method or data set
+# no concrete method, no concrete data set
+TRAIN_MAY = ("files", "flow", "rows", "seeds", "inference", "methods.base")
 FILES = sorted(set(PACKAGE.rglob("*.py")) - {PACKAGE / "__init__.py"})  # names what is public
 
 

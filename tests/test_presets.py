@@ -66,6 +66,10 @@ def test_hyper_parameters_are_complete() -> None:
         ({"flip": 1}, {}, "flip must be true or false"),
         ({"limit": 2.5}, {}, "limit must be a whole number or none"),
         ({"lr": "fast"}, {}, "lr must be a number"),
+        ({"lr": float("nan")}, {}, "lr must be at least 0, not nan"),
+        ({"limit": 0}, {}, "limit must be at least 2"),
+        ({"epochs": 0}, {}, "epochs must be at least 1"),
+        ({"batch_size": 7, "devices": 4}, {}, "at least 8"),
         ({"hyper": {}}, {}, "no setting 'hyper'"),
         ({}, {"warm": 3}, r"no hyper-parameter of colafier 'warm'; there are .*warmup"),
         ({}, {"warmup": "x"}, "warmup must be a whole number"),
@@ -82,6 +86,16 @@ def test_a_table_of_another_method_is_checked_too(tmp_path: Path) -> None:
     mine.write_text("[colafier]\nwarmups = 2\n")
     with pytest.raises(ValueError, match="warmups"):
         resolve(str(mine), {"method": "ce"})
+
+
+@pytest.mark.parametrize("content", [b"a = [", b"\xff\xfe"])
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes) -> None:
+    mine = tmp_path / "mine.toml"
+    with pytest.raises(FileNotFoundError, match=r"no preset file .*mine\.toml"):
+        resolve(str(mine))
+    mine.write_bytes(content)
+    with pytest.raises(ValueError, match=r"mine\.toml is not a TOML file"):
+        resolve(str(mine))
 
 
 def test_unknown_preset_names_the_others() -> None:

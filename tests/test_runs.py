@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from colafier import Purified, Source, arrays, resolve, run
-from colafier.runs import Task, claim, label_table, load, prepare, settings_of
+from colafier.runs import Task, claim, label_table, prepare, settings_of
 
 QUICK = {"net": "linear", "epochs": 1, "method": "ce", "batch_size": 32}
 
@@ -65,7 +65,7 @@ def test_rows_without_a_label_stay_empty(vectors: Source) -> None:
 
 
 def test_limit_keeps_the_first_rows_and_all_test_rows() -> None:
-    whole, part = load(resolve("digits")), load(resolve("digits", {"limit": 50}))
+    whole, part = (prepare(resolve("digits", given)).source for given in ({}, {"limit": 50}))
     assert torch.equal(part.x, whole.x[:50])
     assert torch.equal(part.labels, whole.labels[:50])
     assert part.test_x is not None
@@ -86,18 +86,64 @@ def test_noise_follows_the_seed() -> None:
         ({"source": "mnist"}, "there are digits, cifar10, fashion_mnist"),
         ({"source": "fashion_mnist"}, "--data FOLDER"),
         ({"source": "digits", "pad_to": 32}, "pad_to is for fashion_mnist"),
+        ({"net": "resnet9"}, "no net 'resnet9'"),
+        ({"precision": "fp16"}, "auto, float32, bf16"),
     ],
 )
-def test_sources_that_cannot_be_loaded(given: dict[str, object], says: str) -> None:
+def test_mistakes_show_up_before_a_run(given: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        load(resolve(given=given))
+        prepare(resolve(given=given))
+
+
+def test_mistakes_about_own_rows_show_up_before_a_run(vectors: Source) -> None:
+    with pytest.raises(ValueError, match=r"resnet8 needs images.*mlp or linear"):
+        prepare(resolve(given={"net": "resnet8"}), vectors)
+    with pytest.raises(ValueError, match="all 30 rows are of one class"):
+        prepare(resolve(given={"net": "mlp", "limit": 30}), vectors)
+    with pytest.raises(ValueError, match="folder"):
+        run(resolve(given=QUICK), vectors, log=["tensorboard"])
+
+
+def test_own_net(vectors: Source) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Tanh())
+    result = run(resolve(given={"epochs": 1, "batch_size": 32}), vectors, net=net, progress=False)
+    assert result.record["config"]["net"] == "Sequential"
+    assert result.predict(vectors.x[:4]).shape == (4, 2)
+
+
+def test_limit_is_for_own_rows_too(vectors: Source) -> None:
+    task = prepare(resolve(given={"net": "mlp", "limit": 50}), vectors)
+    assert torch.equal(task.source.x, vectors.x[:50])
+    assert torch.equal(task.given, vectors.labels[:50])
+
+
+def test_record_says_what_open_choices_came_to(vectors: Source) -> None:
+    settings = resolve(given={**QUICK, "precision": "bf16"})
+    assert run(settings, vectors, progress=False).record["resolved"] == {"precision": "bfloat16"}
 
 
 def test_overwrite_removes_the_files_of_the_run_only(tmp_path: Path) -> None:
     for name in ("config.json", "metrics.jsonl", "checkpoint.pt", "notes.txt"):
         (tmp_path / name).touch()
     claim(tmp_path, overwrite=True)
+    claim(tmp_path / "new" / "run", overwrite=False)
+    assert (tmp_path / "new" / "run").is_dir()
+    (tmp_path / "new" / "run").rmdir()
+    (tmp_path / "new").rmdir()
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError, match="is a file"):
+        claim(tmp_path / "file", overwrite=True)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"hyper": {'])
+def test_a_damaged_config_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=r"config\.json does not hold the settings"):
+        settings_of(tmp_path)
 
 
 def test_resume_needs_a_run(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The command line: thin, and without torch until a command needs it."""
 
-import json
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from colafier import __version__
-from colafier.methods import available, find
+from colafier.files import whole
+from colafier.methods import REQUIRED, available, find, hyper_parameters
 from colafier.settings import Settings, preset_names, read_pairs, resolve
 
 INTERRUPTED = 130  # what a shell expects after Ctrl-C
+MENDABLE = (ValueError, OSError, ModuleNotFoundError)  # by the user, before a run has begun
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,11 +47,11 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is th
 
 
 @contextmanager
-def _mistakes_explained() -> Iterator[None]:
+def _mistakes_explained(kinds: tuple[type[Exception], ...] = MENDABLE) -> Iterator[None]:
     """What the user can mend is said in one line, without a traceback."""
     try:
         yield
-    except (ValueError, OSError, ModuleNotFoundError) as error:
+    except kinds as error:
         errors.print(f"error: {error}", soft_wrap=True)
         raise typer.Exit(2) from error
 
@@ -137,11 +139,14 @@ def train(
     - `colafier train --preset digits --set variant=paper --set warmup=8 --out runs/paper`
     - `colafier train --resume --out runs/digits`
 
-    A setting is the class default, else the preset's, else what stands here. All of them go into
+    What is given here wins over the preset, and the preset over the defaults. All settings go into
     OUT/config.json; metrics.jsonl has a line per epoch, labels.csv the purified labels,
     record.json the scores, noise.json what was done to the labels.
     """
     from colafier import runs
+    from colafier.summary import table
+    from colafier.train import loggers
+    from colafier.train.checkpoint import CheckpointError
 
     given = _given(
         source=source, data=data, limit=limit, pad_to=pad_to, noise=noise, method=method, net=net,
@@ -149,22 +154,22 @@ def train(
         flip=flip, seed=seed, devices=devices,
     )  # fmt: skip
     with _mistakes_explained():
-        runs.check_loggers(log or ())
+        if resume and overwrite:
+            raise ValueError("give --resume to go on, or --overwrite to start over, not both")
+        loggers.check(log or (), out)
         hyper = read_pairs(set_ or [])
-        nothing_given = not (preset or given or hyper)
-        if resume and nothing_given:
-            settings = runs.settings_of(out)
-        else:
-            settings = resolve(preset, given, hyper)
-        if resume:
-            _same(settings, runs.settings_of(out))
+        then = runs.settings_of(out) if resume else None
+        settings = resolve(preset, given, hyper, base=then)
+        if then is not None:
+            _same(settings, then)
         task = runs.prepare(settings)
         if not resume:  # after all that can be wrong, so that a typo costs no older run
             runs.claim(out, overwrite=overwrite)
-    with _interruptible(f"go on with: colafier train --resume --out {out}"):
+    with (
+        _mistakes_explained((OSError, CheckpointError)),
+        _interruptible(f"go on with: colafier train --resume --out {out}"),
+    ):
         result = runs.train(settings, task, out, resume=resume, log=log or ())
-    from colafier.summary import table
-
     console.print(table({settings.method: result.record}, f"{settings.source}, {settings.noise}"))
     console.print(
         f"The purified labels are in {out / runs.LABELS}, the rest beside them.", soft_wrap=True
@@ -172,12 +177,21 @@ def train(
 
 
 @app.command()
-def methods() -> None:
+def methods(
+    name: Annotated[
+        str | None, typer.Argument(help="Explain this one and list its hyper-parameters.")
+    ] = None,
+) -> None:
     """List what there is to train with.
 
     - `colafier methods`
-    - `colafier train --preset digits --method ce --out runs/ce`
+    - `colafier methods colafier`
+    - `colafier train --preset digits --set variant=paper --out runs/paper`
     """
+    if name is not None:
+        with _mistakes_explained():
+            _explain(name)
+        return
     shown = Table("name", "year", "nets", "needs the noise rate", "reference")
     for name in available():
         kind = find(name)
@@ -207,6 +221,7 @@ def noise(
     import numpy as np
 
     from colafier import runs
+    from colafier.train import records
 
     with _mistakes_explained():
         if out.suffix != ".npy":
@@ -215,15 +230,25 @@ def noise(
             raise FileExistsError(f"{out} exists; give --overwrite or another --out")
         given = _given(source=source, data=data, limit=limit, seed=seed, noise=spec)
         task = runs.prepare(resolve(given=given))
-        out.parent.mkdir(parents=True, exist_ok=True)
-        np.save(out, task.given.numpy())
         manifest = out.with_suffix(".json")
-        manifest.write_text(json.dumps(task.manifest) + "\n", encoding="utf-8")
+        with whole(out) as path, path.open("wb") as file:
+            np.save(file, task.given.numpy())
+        records.rewrite(manifest, [task.manifest])
     wrong = 100 * task.manifest["true_rate"]
     console.print(
         f"{len(task.given):,} labels, {wrong:.1f} % of them wrong: {out} and {manifest}",
         soft_wrap=True,
     )
+
+
+def _explain(method: str) -> None:
+    """What a method is, and what `--set` can change of it."""
+    console.print(inspect.getdoc(find(method)), soft_wrap=True)
+    shown = Table("--set", "default")
+    for key, (default, _) in hyper_parameters(method).items():
+        shown.add_row(key, "must be given" if default is REQUIRED else str(default).lower())
+    if shown.row_count:
+        console.print(shown)
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -233,9 +258,9 @@ def _given(**options: Any) -> dict[str, Any]:
 
 def _same(now: Settings, then: Settings) -> None:
     """A run goes on only with the settings that it was started with."""
-    before, after = then.to_dict(), now.to_dict()
-    changed = [f"{k} was {before[k]}, is {after[k]}" for k in after if before[k] != after[k]]
-    if changed:
+    before, after = ({**s.to_dict(), "hyper": None, **s.hyper} for s in (then, now))
+    both = [name for name in after if name in before]  # another method has other hyper-parameters
+    if changed := [f"{k} was {before[k]}, is {after[k]}" for k in both if before[k] != after[k]]:
         raise ValueError(f"a resumed run keeps its settings; {'; '.join(changed)}")
 
 
@@ -245,5 +270,5 @@ def _interruptible(advice: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        errors.print(f"\n{stop}\n{advice}", soft_wrap=True)
+        errors.print("\n".join(["", *map(str, stop.args), advice]), soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None

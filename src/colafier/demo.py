@@ -21,6 +21,8 @@ def demo(folder: Path, given: Mapping[str, Any], console: Console) -> dict[str, 
         given: Settings in place of those of the preset `digits`.
         console: Where to print.
     """
+    for name in METHODS:
+        claim(folder / name, overwrite=True)
     results: dict[str, Result] = {}
     for name in METHODS:
         settings = resolve("digits", {**given, "method": name})
@@ -32,7 +34,6 @@ def demo(folder: Path, given: Mapping[str, Any], console: Console) -> dict[str, 
                 f"({settings.noise}, seed {settings.seed})."
             )
         console.print(f"Training {name} for {settings.epochs} epochs ...")
-        claim(folder / name, overwrite=True)
         results[name] = train(settings, task, folder / name)
     records = {name: result.record for name, result in results.items()}
     console.print(table(records, "Digits with wrong labels"))

@@ -4,10 +4,10 @@ The command line, the demo and the benchmarks all go through here.
 """
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,24 @@ from colafier.data import noise, sources
 from colafier.data.sources import Source
 from colafier.data.trainset import Rows
 from colafier.data.views import Normalize
+from colafier.files import whole
 from colafier.flow import Purified
 from colafier.methods import build
+from colafier.methods.base import Method
 from colafier.nets import net_factory
+from colafier.nets.precision import backbone_dtype
 from colafier.settings import Settings, resolve
-from colafier.train import loggers, records
+from colafier.train import checkpoint, loggers, records
 from colafier.train.metrics import Metrics
 from colafier.train.optimizers import OptimizerSettings
 from colafier.train.processes import Processes, launch
 from colafier.train.records import History
-from colafier.train.trainer import fit
+from colafier.train.trainer import METRICS, fit
 
 CONFIG, NOISE, LABELS, RECORD = "config.json", "noise.json", "labels.csv", "record.json"
-FILES = (CONFIG, NOISE, LABELS, RECORD, "metrics.jsonl", "checkpoint.pt")
+FILES = (CONFIG, NOISE, LABELS, RECORD, METRICS, checkpoint.NAME)
+
+OwnNet = nn.Module | Callable[[], nn.Module]
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ def run(
     source: Source | None = None,
     folder: Path | None = None,
     *,
+    net: OwnNet | None = None,
     resume: bool = False,
     progress: bool = True,
     log: Sequence[str] = (),
@@ -74,27 +80,31 @@ def run(
         settings: From `settings.resolve`.
         source: Own data (`sources.arrays`) in place of what the settings name.
         folder: Gets the files of the run; None: nothing is written.
+        net: Own backbone in place of what the settings name, see `nets.net_factory`.
         resume: Go on from the folder's checkpoint, if there is one.
         progress: Whether a terminal shows a bar.
         log: Names of loggers beside `metrics.jsonl`.
     """
-    task = prepare(settings, source)
-    settings = replace(settings, source=task.source.name)
-    return train(settings, task, folder, resume=resume, progress=progress, log=log)
+    loggers.check(log, folder)
+    task = prepare(settings, source, net)
+    named = settings.net if net is None else getattr(net, "__name__", type(net).__name__)
+    settings = replace(settings, source=task.source.name, net=named)
+    return train(settings, task, folder, net=net, resume=resume, progress=progress, log=log)
 
 
-def prepare(settings: Settings, source: Source | None = None) -> Task:
+def prepare(settings: Settings, source: Source | None = None, net: OwnNet | None = None) -> Task:
     """The rows and their labels, with what is known of them; mistakes of the user show up here."""
     own = source is not None
-    source = load(settings) if source is None else source
+    source = _first_rows(load(settings) if source is None else source, settings.limit)
     given, manifest = noise.inject(settings.noise, source, settings.seed)
+    _check(settings, source, given, net)
     if own and settings.noise == "none":  # nobody knows how many labels are wrong
         return Task(source, given, None, {**asdict(manifest), "true_rate": None})
     return Task(source, given, source.labels, asdict(manifest))
 
 
 def load(settings: Settings) -> Source:
-    """The source that the settings name, cut to their limit."""
+    """The source that the settings name, whole."""
     loaders: dict[str, Callable[[], Source]] = {
         "digits": sources.digits,
         "cifar10": lambda: sources.cifar10(settings.data),
@@ -104,10 +114,7 @@ def load(settings: Settings) -> Source:
         raise ValueError(f"no source {settings.source!r}; there are {', '.join(loaders)}")
     if settings.source != "digits" and not settings.data:
         raise ValueError(f"{settings.source} needs the folder of its files: --data FOLDER")
-    if settings.pad_to is not None and settings.source != "fashion_mnist":
-        raise ValueError("pad_to is for fashion_mnist only")
-    source = loaders[settings.source]()
-    return replace(source, x=source.x[: settings.limit], labels=source.labels[: settings.limit])
+    return loaders[settings.source]()
 
 
 def train(
@@ -115,13 +122,13 @@ def train(
     task: Task,
     folder: Path | None = None,
     *,
+    net: OwnNet | None = None,
     resume: bool = False,
     progress: bool = True,
     log: Sequence[str] = (),
 ) -> Result:
     """Train on a task and score the result, on as many processes as the settings say."""
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
         _write(folder / CONFIG, settings.to_dict())
         _write(folder / NOISE, task.manifest)
     # bound here, not passed: Fabric walks through arguments and refuses frozen dataclasses
@@ -130,13 +137,15 @@ def train(
         settings=settings,
         task=task,
         folder=folder,
+        net=settings.net if net is None else net,
         resume=resume,
         progress=progress,
         log=tuple(log),
     )
     result = launch(job, devices=settings.devices)
     if folder is not None:
-        label_table(task, result.purified).to_csv(folder / LABELS, index=False, float_format="%.6g")
+        with whole(folder / LABELS) as path:
+            label_table(task, result.purified).to_csv(path, index=False, float_format="%.6g")
         _write(folder / RECORD, result.record)
     return result
 
@@ -146,6 +155,7 @@ def _train(
     settings: Settings,
     task: Task,
     folder: Path | None,
+    net: str | OwnNet,
     resume: bool,
     progress: bool,
     log: tuple[str, ...],
@@ -164,11 +174,10 @@ def _train(
     )
     metrics = Metrics(task.truth, task.given, source.test_x, source.test_labels, rows.normalize)
     config = settings.to_dict()
-    wanted = log if folder is not None and processes.first else ()
     history = fit(
         method,
         rows,
-        net_factory(settings.net, rows.row_shape, source.num_classes, settings.precision),
+        net_factory(net, rows.row_shape, source.num_classes, settings.precision),
         epochs=settings.epochs,
         optimizer=OptimizerSettings(lr=settings.lr, weight_decay=settings.weight_decay),
         seed=settings.seed,
@@ -177,9 +186,7 @@ def _train(
         resume=resume,
         score=metrics,
         progress=progress,
-        loggers=[
-            loggers.make_logger(name, folder, config) for name in wanted if folder is not None
-        ],
+        loggers=loggers.make(log if processes.first else (), folder, config),
     )
     purified = _on_cpu(method.purify(rows))
     record = records.run_record(
@@ -189,10 +196,11 @@ def _train(
         history=history,
         final=metrics.final(purified),
         config=config,
+        resolved=_resolved(method, settings.precision, processes),
+        notes=purified.notes,
         device=str(processes.device),
         processes=processes.size,
     )
-    record["notes"] = purified.notes
     return Result(purified, method.deployed().cpu(), rows.normalize, history, record)
 
 
@@ -213,8 +221,13 @@ def label_table(task: Task, purified: Purified) -> pd.DataFrame:
 
 
 def claim(folder: Path, *, overwrite: bool) -> None:
-    """Make sure that a new run may write into a folder; an older run is removed only if asked."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    """Make a folder for a new run; an older run in it is removed only if asked."""
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder} is a file; give another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"{folder} may not be written to; give another --out")
+    if not any(folder.iterdir()):
         return
     if not overwrite:
         raise FileExistsError(
@@ -227,22 +240,39 @@ def claim(folder: Path, *, overwrite: bool) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def check_loggers(names: Sequence[str]) -> None:
-    """Refuse loggers that are unknown or not installed, before a run has written anything."""
-    for name in names:
-        if name not in loggers.NAMES:
-            raise ValueError(f"no logger {name!r}; there are {', '.join(loggers.NAMES)}")
-        if find_spec(name) is None:
-            raise ValueError(f"{name} is not installed: pip install 'colafier[{name}]'")
-
-
 def settings_of(folder: Path) -> Settings:
     """The settings that a run was started with."""
     if not (folder / CONFIG).exists():
         raise FileNotFoundError(f"there is no run to resume in {folder}: it has no {CONFIG}")
-    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    hyper = config.pop("hyper")
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        hyper = config.pop("hyper")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{folder / CONFIG} does not hold the settings of a run") from error
     return resolve(given=config, hyper=hyper)
+
+
+def _check(settings: Settings, source: Source, given: Tensor, net: OwnNet | None) -> None:
+    """What would otherwise fail in the middle of a run, or give nonsense without a word."""
+    if settings.pad_to is not None and source.name != "fashion_mnist":
+        raise ValueError("pad_to is for fashion_mnist only")
+    if given[given >= 0].bincount().count_nonzero() < 2:
+        raise ValueError(
+            f"the labels of all {len(given)} rows are of one class: there is nothing to learn"
+        )
+    build(settings.method, **settings.hyper)
+    known = settings.net if net is None else net
+    net_factory(known, tuple(source.x.shape[1:]), source.num_classes, settings.precision)
+
+
+def _first_rows(source: Source, limit: int | None) -> Source:
+    return replace(source, x=source.x[:limit], labels=source.labels[:limit])
+
+
+def _resolved(method: Method, precision: str, processes: Processes) -> dict[str, Any]:
+    """What settings that leave a choice open came to."""
+    dtype = str(backbone_dtype(precision, processes.device)).removeprefix("torch.")
+    return {"precision": dtype, **method.resolved()}
 
 
 def _on_cpu(purified: Purified) -> Purified:
@@ -253,4 +283,4 @@ def _on_cpu(purified: Purified) -> Purified:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(records.to_json(content) + "\n", encoding="utf-8")
+    records.rewrite(path, [content])

@@ -3,16 +3,22 @@
 A name that does not exist or a value of the wrong type is an error that says what is valid.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
-from colafier.methods import REQUIRED, hyper_parameters
+from colafier.kinds import checked
+from colafier.methods import REQUIRED, check, hyper_parameters
+
+LEAST = {
+    "limit": 2, "pad_to": 1, "epochs": 1, "batch_size": 2, "lr": 0, "weight_decay": 0, "devices": 1,
+}  # fmt: skip
+ROWS_PER_DEVICE = 2  # of a batch; with one row there is nothing to compare it to
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,17 @@ class Settings:
     seed: int = 1
     devices: int = 1
 
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value < math.inf:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
+        if self.batch_size < ROWS_PER_DEVICE * self.devices:
+            raise ValueError(
+                f"batches of {self.batch_size} rows are too small for {self.devices} devices; "
+                f"give a batch_size of at least {ROWS_PER_DEVICE * self.devices}"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self)
@@ -45,21 +62,26 @@ def resolve(
     preset: str | None = None,
     given: Mapping[str, Any] | None = None,
     hyper: Mapping[str, Any] | None = None,
+    base: Settings | None = None,
 ) -> Settings:
     """Settings from a preset and what was given beside it; neither may name what does not exist.
 
     Args:
         preset: Name of a preset in the package, or a path that ends in `.toml`.
         given: Values of settings that win over the preset.
-        hyper: Hyper-parameters of the method that win over the preset; text is read as a value.
+        hyper: Hyper-parameters of the method that win over the preset.
+        base: What to start from in place of the class defaults.
     """
     plain, per_method = _split(read_preset(preset)) if preset else ({}, {})
     kinds = get_type_hints(Settings)
     kinds.pop("hyper")
-    values = checked({**plain, **(given or {})}, kinds, "setting")
+    start = {} if base is None else {name: getattr(base, name) for name in kinds}
+    values = checked({**start, **plain, **(given or {})}, kinds, "setting")
     method = str(values.get("method", Settings.method))
-    own = {name: _hyper(name, table) for name, table in per_method.items()}
-    chosen = {**own.get(method, {}), **_hyper(method, hyper or {})}
+    own = {name: check(name, table) for name, table in per_method.items()}
+    chosen = {**own.get(method, {}), **check(method, hyper or {})}
+    if base is not None and base.method == method:
+        chosen = {**base.hyper, **chosen}
     return Settings(**values, hyper={**_defaults(method, chosen), **chosen})
 
 
@@ -74,20 +96,17 @@ def preset_names() -> list[str]:
 def read_preset(name: str) -> dict[str, Any]:
     """The content of a preset of the package, or of a TOML file of one's own."""
     if name.endswith(".toml"):
-        return tomllib.loads(Path(name).read_text(encoding="utf-8"))
+        if not Path(name).is_file():
+            raise FileNotFoundError(f"there is no preset file {name}")
+        try:
+            return tomllib.loads(Path(name).read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{name} is not a TOML file: {error}") from error
     if name not in preset_names():
         there = ", ".join(preset_names())
         raise ValueError(f"no preset {name!r}; there are {there}, or give the path of a .toml file")
     file = resources.files("colafier") / "presets" / f"{name}.toml"
     return tomllib.loads(file.read_text(encoding="utf-8"))
-
-
-def checked(values: Mapping[str, Any], kinds: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """The values in their declared types; an unknown name or a wrong type is an error."""
-    for name in values:
-        if name not in kinds:
-            raise ValueError(f"no {what} {name!r}; there are {', '.join(sorted(kinds)) or 'none'}")
-    return {name: _cast(name, value, kinds[name]) for name, value in values.items()}
 
 
 def read_pairs(pairs: list[str]) -> dict[str, Any]:
@@ -119,12 +138,6 @@ def _split(preset: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[st
     return plain, tables
 
 
-def _hyper(method: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Checked hyper-parameters of a method."""
-    kinds = {name: kind for name, (_, kind) in hyper_parameters(method).items()}
-    return checked(values, kinds, f"hyper-parameter of {method}")
-
-
 def _defaults(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """What the method's constructor says, apart from what must be chosen."""
     defaults = {name: default for name, (default, _) in hyper_parameters(method).items()}
@@ -132,35 +145,3 @@ def _defaults(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     if missing := [name for name in missing if name not in chosen]:
         raise ValueError(f"{method} needs a value of {missing[0]}: --set {missing[0]}=VALUE")
     return {name: value for name, value in defaults.items() if value is not REQUIRED}
-
-
-def _cast(name: str, value: Any, kind: Any) -> Any:
-    """The value if it is of this kind (a whole number may stand for a float), else an error."""
-    for option in _options(kind):
-        if option is float and type(value) is int:
-            return float(value)
-        if get_origin(option) is Literal and value in get_args(option):
-            return value
-        if get_origin(option) is tuple and isinstance(value, list | tuple):
-            return tuple(_cast(name, item, get_args(option)[0]) for item in value)
-        if get_origin(option) is None and type(value) is option:  # True is no int here
-            return value
-    raise ValueError(f"{name} must be {_say(kind)}, not {value!r}")
-
-
-def _options(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-
-
-def _say(kind: Any) -> str:
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    words[NoneType] = "none"
-    said = []
-    for option in _options(kind):
-        if get_origin(option) is Literal:
-            said.append("one of " + ", ".join(map(str, get_args(option))))
-        elif get_origin(option) is tuple:
-            said.append("a list")
-        else:
-            said.append(words.get(option, str(option)))
-    return " or ".join(said)

@@ -2,7 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from math import inf
 from typing import Any
+
+
+def within(value: float, low: float, high: float, name: str) -> None:
+    """An error if a hyper-parameter is outside its range."""
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be from {low} to {high}, not {value}")
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,24 @@ class Choices:
     average: float = 0.0  # epochs over which the deployed LID-gen is averaged; 0: not at all
     rate_floor: float = 1.0  # where the learning rate ends along a half cosine; 1: constant
     holdout: bool = False  # whether some rows are only used to see how far guesses can be trusted
+
+    def __post_init__(self) -> None:
+        """Refuse values that have no meaning."""
+        within(self.neighbors, 0, inf, "neighbors")
+        within(self.patience, 1, inf, "patience")
+        within(self.average, 0, inf, "average")
+        for name in (
+            "weight_quantile",
+            "update_quantile",
+            "mix_share",
+            "class_floor",
+            "rate_floor",
+        ):
+            within(getattr(self, name), 0, 1, name)
+        if self.mix_alpha <= 0:
+            raise ValueError(f"mix_alpha must be above 0, not {self.mix_alpha}")
+        if self.neighbors == 1:
+            raise ValueError("neighbors must be 0, for one number per row, or at least 2")
 
 
 VARIANTS: dict[str, Choices] = {

@@ -173,3 +173,11 @@ def test_square_at_the_border_is_cut_or_moved():
     assert covered[0, 0, :3, :3].all()
     assert covered[1, 0, 6:, 6:].all()
     assert covered[2, 0, 3:6, :3].all()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 5), (5, 2)])
+def test_every_operation_takes_tiny_images(size):
+    x = torch.full((4, 3, *size), 9.0)
+    strength = Strength(torch.full((4,), 4), torch.ones(4), torch.rand(4, 2))
+    for operation in POOL.values():
+        assert operation(x, strength).shape == x.shape

@@ -121,6 +121,58 @@ def test_object_arrays_are_refused(tmp_path):
         load_pickle(write(tmp_path / "x", raw))
 
 
+class Forged:
+    """An array whose data type claims to hold pointers: NumPy would follow them."""
+
+    def __reduce__(self):
+        fields = (3, "|", None, ("a",), {"a": (np.dtype("i8"), 0)}, 8, 1, 0x3F)
+        return np.ndarray, (0,), (1, (1,), ForgedType(fields), False, [(12345,)])
+
+
+class ForgedType:
+    def __init__(self, state):
+        self.state = state
+
+    def __reduce__(self):
+        return np.dtype, ("V8", False, True), self.state
+
+
+def test_forged_pointers_are_refused(tmp_path):
+    raw = pickle.dumps(Forged(), protocol=2)
+    with pytest.raises(UnsafeFileError, match="records"):
+        load_pickle(write(tmp_path / "x", raw))
+    torch.save({"clean_label": Forged()}, tmp_path / "x.pt")
+    with pytest.raises(UnsafeFileError, match=r"x\.pt was not opened"):
+        load_torch(tmp_path / "x.pt")
+
+
+@pytest.mark.parametrize("flags", [0, 0x3F])
+def test_flags_of_data_types_are_not_taken(tmp_path, flags):
+    """Texts are copied data types in NumPy, so that flags of the file would stick to them."""
+    plain = pickle.dumps(np.array(["ab", "c"]), protocol=2)
+    state = b"K\x08K\x04K\x08t"  # size, alignment and flags
+    assert plain.count(state) == 1
+    raw = plain.replace(state, state[:-2] + bytes([flags]) + b"t")
+    found = load_pickle(write(tmp_path / "x", raw))
+    assert not found.dtype.hasobject
+    assert found.tolist() == ["ab", "c"]
+
+
+def test_big_endian_arrays(tmp_path):
+    numbers = np.arange(5, dtype=">i4")
+    path = write(tmp_path / "x", pickle.dumps({"a": numbers, "b": numbers[2]}))
+    found = load_pickle(path)
+    assert found["a"].tolist() == [0, 1, 2, 3, 4]
+    assert found["b"] == 2
+
+
+def test_arrays_in_column_order(tmp_path):
+    array = np.asfortranarray(np.arange(6).reshape(2, 3))
+    for protocol in (2, 5):
+        found = load_pickle(write(tmp_path / "x", pickle.dumps(array, protocol=protocol)))
+        assert np.array_equal(found, array)
+
+
 def test_other_codecs_are_refused(tmp_path):
     raw = b"c_codecs\nencode\n(Vabc\nVrot13\ntR."
     with pytest.raises(UnsafeFileError, match="rot13"):

@@ -88,6 +88,8 @@ def test_cifar10_missing_file_is_named(cifar_folder):
         ({"data": np.zeros((2, 3072), np.float32), "labels": [0, 1]}, "float32"),
         ({"data": np.zeros((2, 3072), np.uint8), "labels": [0, 1, 2]}, r"shape \(2, 3072\)"),
         ({"data": np.zeros((2, 3072), np.uint8), "labels": [0, 10]}, "0 to 9"),
+        ({"data": np.zeros((2, 3072), np.uint8), "labels": ["a", "b"]}, "list of whole numbers"),
+        ({"data": np.zeros((2, 3072), np.uint8), "labels": 3}, "list of whole numbers"),
     ],
 )
 def test_cifar10_with_other_content(cifar_folder, content, message):
@@ -99,6 +101,9 @@ def test_cifar10_with_other_content(cifar_folder, content, message):
 def idx(values):
     header = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
     return header + values.astype(np.uint8).tobytes()
+
+
+HUGE = bytes([0, 0, 8, 3]) + b"\xff" * 12 + bytes(100)  # claims 2**96 values
 
 
 @pytest.fixture(params=["plain", "gz"])
@@ -144,14 +149,21 @@ def test_fashion_mnist_missing_file_is_named(tmp_path):
     ("name", "content", "message"),
     [
         ("train-images-idx3-ubyte.gz", b"\x1f\x8b\x08\x00broken", "is damaged"),
-        ("train-images-idx3-ubyte.gz", gzip.compress(bytes(5000))[:30], "is damaged"),
+        (
+            "train-images-idx3-ubyte.gz",
+            gzip.compress(idx(np.zeros((9, 28, 28))))[:30],
+            "is damaged",
+        ),
         ("train-images-idx3-ubyte.gz", gzip.compress(b"<html>"), "not an idx file"),
         ("train-images-idx3-ubyte.gz", gzip.compress(idx(np.zeros(9))), "with 3 dimension"),
         ("train-labels-idx1-ubyte.gz", gzip.compress(idx(np.zeros(9))[:-1]), "cut or too long"),
         ("train-labels-idx1-ubyte.gz", gzip.compress(idx(np.zeros(9)) + b"1"), "cut or too long"),
         ("train-labels-idx1-ubyte.gz", gzip.compress(idx(np.zeros(9))), "12 train images but 9"),
+        ("train-images-idx3-ubyte.gz", gzip.compress(HUGE), "cut or too long"),
         ("train-labels-idx1-ubyte.gz", gzip.compress(idx(np.full(12, 11))), "0 to 9"),
     ],
+    # gzip stamps the time, and all workers must see the same names
+    ids=["magic", "cut", "page", "dimensions", "short", "long", "count", "huge", "range"],
 )
 def test_fashion_mnist_with_damaged_files(fashion_folder, name, content, message):
     (fashion_folder / name).write_bytes(content)
@@ -197,6 +209,15 @@ def test_cifar10n_errors(human_file, key, n, message):
         cifar10n(human_file, key, torch.arange(n) % 10)
 
 
+@pytest.mark.parametrize(
+    "content", [3, [1, 2], torch.zeros(3), {"clean_label": "text", "worse_label": [1]}]
+)
+def test_cifar10n_with_other_content(tmp_path, content):
+    torch.save(content, tmp_path / "x.pt")
+    with pytest.raises(ValueError, match=r"x\.pt.*clean_label"):
+        cifar10n(tmp_path / "x.pt", "worst", torch.arange(3))
+
+
 def test_cifar10n_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"human\.pt is missing: download"):
         cifar10n(tmp_path / "CIFAR-10_human.pt", "worst", torch.zeros(3))
@@ -227,6 +248,21 @@ def test_arrays_with_class_names_and_rows_without_label():
     assert source.num_classes == 3
 
 
+def test_arrays_of_any_layout():
+    x, labels = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
+    expected = arrays(x, labels)
+    for other, given in (
+        (x.astype(">f8"), labels.astype(">i8")),
+        (np.asfortranarray(x), labels),
+        (x[::-1][::-1], labels[::-1][::-1]),
+        (torch.tensor(x, requires_grad=True), torch.tensor(labels)),
+    ):
+        source = arrays(other, given)
+        assert torch.equal(source.x, expected.x)
+        assert not source.x.requires_grad
+        assert torch.equal(source.labels, expected.labels)
+
+
 def test_arrays_take_whole_floats_and_objects():
     assert arrays([[1.0], [2.0]], np.array([3.0, 4.0])).classes == ("3", "4")
     assert arrays([[1.0], [2.0]], np.array(["b", "a"], dtype=object)).labels.tolist() == [1, 0]
@@ -237,15 +273,26 @@ def test_arrays_take_whole_floats_and_objects():
     [
         (np.zeros((3, 2)), [0, 1], {}, r"shape \(2,\) for 3 rows"),
         (np.zeros((3, 2)), [[0], [1], [0]], {}, r"shape \(3, 1\) for 3 rows"),
-        (np.zeros((0, 2)), [], {}, "no rows"),
+        (np.zeros((0, 2)), [], {}, "x is empty"),
+        (np.zeros((2, 0)), [0, 1], {}, "x is empty"),
+        (np.zeros((2, 1, 0, 8), np.uint8), [0, 1], {}, "x is empty"),
+        (3.0, [0, 1], {}, "give vectors"),
         (np.zeros(3), [0, 1, 1], {}, r"shape \(3,\); give vectors"),
         (np.zeros((3, 8, 8)), [0, 1, 1], {}, r"shape \(3, 8, 8\); give vectors"),
         ([[1, np.nan], [0, 0], [np.inf, 0]], [0, 1, 1], {}, "in 2 rows, first 0"),
         ([["a"], ["b"]], [0, 1], {}, "must hold numbers"),
         (np.zeros((2, 3, 8, 8)), [0, 1], {}, "must be bytes"),
         (np.zeros((2, 8, 8, 3), np.uint8), [0, 1], {}, "channels last"),
-        (np.zeros((3, 2)), [1, 1, 1], {}, "one class"),
-        (np.zeros((3, 2)), [1, -1, 1], {"classes": ["a", "b"]}, "one class"),
+        (np.zeros((3, 2)), [1, 1, 1], {}, "fewer than two classes"),
+        (np.zeros((3, 2)), [1, -1, 1], {"classes": ["a", "b"]}, "fewer than two classes"),
+        (np.zeros((3, 2)), [-1, -1, -1], {"classes": ["a", "b"]}, "fewer than two classes"),
+        (np.zeros((3, 2)), [0, 1, 2], {"classes": ["a", "b", "a"]}, "a name twice: a, b, a"),
+        (
+            np.zeros((3, 2)),
+            [0, 1, 1],
+            {"classes": ["a", "b"], "test_x": np.zeros((1, 2)), "test_labels": [-1]},
+            "test_labels must be 0 to 1",
+        ),
         (np.zeros((3, 2)), [0, 1, 2], {"classes": ["a", "b"]}, "has 2, which is none"),
         (np.zeros((3, 2)), [0, 1, -2], {"classes": ["a", "b"]}, "has -2, which is none"),
         (np.zeros((3, 2)), ["a", "b", "b"], {"classes": ["a", "b"]}, "must be whole numbers"),

@@ -236,3 +236,22 @@ def test_no_class_vanishes_from_the_guesses() -> None:
 def test_an_unknown_variant_is_refused() -> None:
     with pytest.raises(ValueError, match="adaptive"):
         CoLafier(variant="mine")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("warmup", -1),
+        ("ramp", 0),
+        ("low_quantile", 3.0),
+        ("neighbors", 1),
+        ("neighbors", -1),
+        ("patience", 0),
+        ("mix_share", 1.5),
+        ("mix_alpha", 0.0),
+        ("update_quantile", -0.1),
+    ],
+)
+def test_values_without_meaning_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        CoLafier(**{name: value})

@@ -70,11 +70,11 @@ def test_hyper_parameters_are_taken() -> None:
 )
 def test_wrong_types_are_errors(wrong: dict[str, Any]) -> None:
     (name,) = wrong
-    with pytest.raises(ValueError, match=rf"{name} of picky must be .*rate=0.5, warmup=None"):
+    with pytest.raises(ValueError, match=rf"{name} must be "):
         methods.build("picky", **wrong)
 
 
 @pytest.mark.usefixtures("_picky")
 def test_unknown_names_are_errors() -> None:
-    with pytest.raises(ValueError, match=r"picky has no hyper-parameter 'ratio'; there are rate="):
+    with pytest.raises(ValueError, match=r"no hyper-parameter of picky 'ratio'; there are .*rate"):
         methods.build("picky", ratio=1)

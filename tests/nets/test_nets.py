@@ -141,13 +141,13 @@ def test_the_probe_for_the_width_moves_no_statistics() -> None:
 
 def test_errors_say_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="resnet18"):
-        net_factory("resnet99", (1, 8, 8), 4)()
+        net_factory("resnet99", (1, 8, 8), 4)
     with pytest.raises(ValueError, match="needs images"):
-        net_factory("resnet8", (64,), 4)()
+        net_factory("resnet8", (64,), 4)
     with pytest.raises(ValueError, match="row of features"):
         net_factory(nn.Flatten(0), (64,), 4)()
     with pytest.raises(ValueError, match="bf16"):
-        net_factory("mlp", (64,), 4, "half")()(rows(2, 64))
+        net_factory("mlp", (64,), 4, "half")
 
 
 @pytest.mark.parametrize("name", SMALL_NETS)

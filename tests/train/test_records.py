@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from colafier import seeds
+from colafier import __version__, seeds
 from colafier.train import records
 from colafier.train.records import History
 
@@ -34,6 +34,8 @@ def test_a_record_says_all_about_a_run(tmp_path: Path) -> None:
         history=History(epochs),
         final={"labels_right_before": 0.6, "auroc": float("nan")},
         config={"lr": 0.1, "folder": tmp_path, "shape": (3, 8), "t": torch.tensor(2)},
+        resolved={"warmup": 3},
+        notes={"level": float("-inf")},
     )
     path = tmp_path / "new" / "runs.jsonl"
     records.append(path, record)
@@ -49,7 +51,11 @@ def test_a_record_says_all_about_a_run(tmp_path: Path) -> None:
     assert first["auroc"] is None
     assert first["labels_right_before"] == 0.6
     assert first["config"] == {"lr": 0.1, "folder": str(tmp_path), "shape": [3, 8], "t": 2}
-    assert first["versions"]["torch"] == torch.__version__.partition("+")[0] or torch.__version__
+    assert first["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
+    assert first["versions"]["colafier"] == __version__
+    assert first["hardware"]["cpu"]
+    assert first["resolved"] == {"warmup": 3}
+    assert first["notes"] == {"level": None}
     assert first["hardware"]["processes"] == 1
     assert "commit" in first
 

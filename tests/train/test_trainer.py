@@ -1,6 +1,7 @@
 import io
 import json
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,8 @@ from colafier.flow import Batch, Engine, MakeNet, Pass, Passes, Terms, TrainSet
 from colafier.methods.base import Method
 from colafier.methods.ce import CrossEntropy
 from colafier.nets import net_factory
-from colafier.train.loggers import make_logger
+from colafier.train import loggers
+from colafier.train.checkpoint import CheckpointError
 from colafier.train.optimizers import OptimizerSettings
 from colafier.train.progress import Bar
 from colafier.train.records import History
@@ -155,8 +157,16 @@ def test_other_settings_are_not_resumed(
 
 def test_another_net_is_not_resumed(tmp_path: Path) -> None:
     train(folder=tmp_path)
-    with pytest.raises(RuntimeError, match=r"does not fit CrossEntropy with this net"):
+    with pytest.raises(CheckpointError, match=r"does not fit CrossEntropy with this net"):
         train(folder=tmp_path, net="mlp", resume=True)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    train(folder=tmp_path)
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match=r"checkpoint\.pt is damaged"):
+        train(folder=tmp_path, resume=True)
 
 
 class Fragile(CrossEntropy):
@@ -200,7 +210,8 @@ def test_bar_shows_what_matters_on_a_terminal_only(capsys: pytest.CaptureFixture
         return screen.getvalue()
 
     text = draw(terminal=True)
-    for part in ("epoch 3/4 train 1/5", "50%", "loss 0.250", "labels changed 12", "accuracy 0.875"):
+    # two epochs of four, and one step of five of the third
+    for part in ("epoch 3/4 train 1/5", "55%", "loss 0.250", "labels changed 12", "accuracy 0.875"):
         assert part in text
     assert draw(terminal=True, shown=False) == ""
     assert draw(terminal=False) == ""
@@ -227,11 +238,12 @@ class Heard:
 def test_loggers_get_the_figures(name: str, tmp_path: Path, monkeypatch: Any) -> None:
     heard = Heard()
     module = ModuleType(name)
+    module.__spec__ = ModuleSpec(name, None)
     for function in ("init", "log_metrics", "log_params", "end_run", "set_experiment", "start_run"):
         setattr(module, function, getattr(heard, function))
     monkeypatch.setitem(sys.modules, name, module)
-    logger = make_logger(name, tmp_path, {"lr": 0.1})
-    train(epochs=2, loggers=[logger], score=lambda *_: {"test_accuracy": 0.5})
+    made = loggers.make([name], tmp_path, {"lr": 0.1})
+    train(epochs=2, loggers=made, score=lambda *_: {"test_accuracy": 0.5})
     settings = "update" if name == "wandb" else "log_params"
     assert (settings, ({"lr": 0.1},)) in heard.calls
     figures = [c[1] for c in heard.calls if c[0] == ("log" if name == "wandb" else "log_metrics")]
@@ -243,9 +255,11 @@ def test_loggers_get_the_figures(name: str, tmp_path: Path, monkeypatch: Any) ->
 def test_a_logger_that_is_not_installed(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'colafier\[wandb\]'"):
-        make_logger("wandb", tmp_path)
+        loggers.check(["wandb"], tmp_path)
     with pytest.raises(ValueError, match="no logger 'paper'; there are tensorboard, wandb, mlflow"):
-        make_logger("paper", tmp_path)
+        loggers.check(["paper"], tmp_path)
+    with pytest.raises(ValueError, match="need the folder"):
+        loggers.check(["wandb"], None)
 
 
 def test_the_checkpoint_runs_no_code(tmp_path: Path) -> None:

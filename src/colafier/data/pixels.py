@@ -56,6 +56,8 @@ def contrast(x: Tensor, factor: Tensor) -> Tensor:
 
 def sharpness(x: Tensor, factor: Tensor) -> Tensor:
     """A smoothed image at factor 0; the outermost pixels are not smoothed."""
+    if min(x.shape[2:]) < 3:
+        return x  # there are no others
     kernel = x.new_ones(3, 3)
     kernel[1, 1] = 5
     smooth = x.clone()

@@ -1,23 +1,21 @@
 """Loading of files from outside without running code that they carry.
 
 Pickles and `.pt` files are programs. Only those that build arrays, numbers, texts and plain
-containers are admitted; anything else is refused before it is called.
+containers are admitted; anything else is refused before it is called. Arrays are built by the
+stand-ins below: NumPy's own take flags from the file, with which it can forge pointers.
 """
 
 import io
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
-RECONSTRUCT: Any = np.zeros(0).__reduce__()[0]  # the private function that array pickles call
-SCALAR: Any = np.int64(0).__reduce__()[0]  # the same for single numbers
-FROM_BUFFER: Any = np.zeros(1).__reduce_ex__(5)[0]  # what pickle protocol 5 calls
 PLACES = ("numpy.core", "numpy._core")  # NumPy 1 and 2
-ARRAY_DTYPES = ("?", "b", "h", "i", "l", "q", "B", "H", "I", "L", "Q", "e", "f", "d")
+KINDS = "biufcSU"  # of data types: numbers and texts
 
 
 class UnsafeFileError(ValueError):
@@ -39,15 +37,19 @@ def load_pickle(path: Path) -> Any:
 
 def load_torch(path: Path) -> Any:
     """Content of a `.pt` file of tensors, arrays and plain containers."""
+    admitted: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
+        _Array,  # torch must know the type that it fills, not only its name in the file
+        *((stand_in, ".".join(name)) for name, stand_in in ADMITTED.items()),
+    ]
     try:
-        with torch.serialization.safe_globals(_torch_names()):
+        with torch.serialization.safe_globals(admitted):
             return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
+    except (pickle.UnpicklingError, UnsafeFileError) as error:
         raise UnsafeFileError(
             f"{path} was not opened: it is damaged, or holds more than tensors, arrays and plain "
             "containers and could run code. Save its arrays alone and load that file."
         ) from error
-    except (RuntimeError, EOFError) as error:
+    except Exception as error:  # a damaged file can fail in any way
         raise ValueError(f"{path} is not a readable .pt file ({error})") from error
 
 
@@ -55,19 +57,55 @@ def load_npy(path: Path) -> np.ndarray[Any, Any]:
     """The array of a `.npy` file; arrays of Python objects are refused."""
     try:
         array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, MemoryError) as error:
         raise ValueError(f"{path} is not a .npy file of numbers ({error})") from error
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} holds several arrays; save the one to use with numpy.save")
     return array
 
 
-def _dtype(name: str, *_: object) -> np.dtype[Any]:
-    """A data type by name, without the flags that old pickles add and new NumPy warns about."""
-    dtype = np.dtype(name)
-    if dtype.hasobject:
-        raise UnsafeFileError("it holds an array of Python objects; save numbers or texts instead")
-    return dtype
+class _Kind:
+    """Stands in for `numpy.dtype`: takes its name and byte order from a file, and no flags."""
+
+    def __init__(self, name: str, *_: object) -> None:
+        self.dtype = np.dtype(str(name))
+        if self.dtype.kind not in KINDS:
+            raise UnsafeFileError(
+                "it holds an array of Python objects or records; save numbers or texts instead"
+            )
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        if state[1] in ("<", ">"):
+            self.dtype = self.dtype.newbyteorder(state[1])
+
+
+class _Array(np.ndarray[Any, Any]):
+    """Stands in for `numpy.ndarray`: filled from bytes alone."""
+
+    def __new__(cls, *_: object) -> "_Array":
+        return super().__new__(cls, 0, np.uint8)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, kind, fortran, raw = state
+        plain = (1, shape, kind.dtype, bool(fortran), _bytes(raw))
+        super().__setstate__(plain)  # type: ignore[arg-type]  # NumPy says np.bool, and refuses it
+
+
+def _scalar(kind: _Kind, raw: bytes | str) -> Any:
+    """What pickles of single numbers call."""
+    return np.frombuffer(_bytes(raw), kind.dtype)[0]
+
+
+def _from_buffer(
+    raw: bytes, kind: _Kind, shape: tuple[int, ...], order: Literal["C", "F"]
+) -> np.ndarray[Any, Any]:
+    """What arrays in pickle protocol 5 call."""
+    return np.frombuffer(_bytes(raw), kind.dtype).reshape(shape, order=order)
+
+
+def _bytes(raw: bytes | str) -> bytes:
+    """Bytes, which Python 2 wrote as text; lists, which hold Python objects, fail here."""
+    return raw.encode("latin1") if isinstance(raw, str) else memoryview(raw).tobytes()
 
 
 def _encode(text: str, encoding: str) -> bytes:
@@ -78,12 +116,12 @@ def _encode(text: str, encoding: str) -> bytes:
 
 
 ADMITTED: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _dtype,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Kind,
     ("_codecs", "encode"): _encode,
-    **{(f"{place}.multiarray", "_reconstruct"): RECONSTRUCT for place in PLACES},
-    **{(f"{place}.multiarray", "scalar"): SCALAR for place in PLACES},
-    **{(f"{place}.numeric", "_frombuffer"): FROM_BUFFER for place in PLACES},
+    **{(f"{place}.multiarray", "_reconstruct"): _Array for place in PLACES},
+    **{(f"{place}.multiarray", "scalar"): _scalar for place in PLACES},
+    **{(f"{place}.numeric", "_frombuffer"): _from_buffer for place in PLACES},
 }
 
 
@@ -98,11 +136,3 @@ class _ArrayUnpickler(pickle.Unpickler):
                 "could run code; it was not loaded. Save its arrays alone and load that file."
             )
         return ADMITTED[module, name]
-
-
-def _torch_names() -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
-    """What torch's own restricted loader must know to read NumPy arrays."""
-    dtypes = [type(np.dtype(code)) for code in ARRAY_DTYPES]
-    functions = [(RECONSTRUCT, "_reconstruct"), (SCALAR, "scalar")]
-    named = [(f, f"{place}.multiarray.{name}") for f, name in functions for place in PLACES]
-    return [np.ndarray, np.dtype, *dtypes, *named]

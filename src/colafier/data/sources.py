@@ -5,6 +5,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ CIFAR10N_KEYS = {
     "random3": "random_label3",
     "worst": "worse_label",
 }
+
+MOST_BYTES = 2**30  # of an idx file, unpacked
 
 ArrayLike = Tensor | npt.NDArray[Any] | Sequence[Any]
 
@@ -125,9 +128,11 @@ def arrays(
     else:
         kinds, least = np.arange(-1, len(classes)), -1
         names = tuple(classes)
+        if len(set(names)) < len(names):
+            raise ValueError(f"classes has a name twice: {', '.join(names)}")
     given = _class_numbers(values, kinds, "labels") + least
     if given[given >= 0].bincount().count_nonzero() < 2:
-        raise ValueError("labels are all of one class: there is nothing to learn; give 2 or more")
+        raise ValueError("labels are of fewer than two classes: there is nothing to learn")
     if test_x is None or test_labels is None:
         if test_x is not test_labels:
             raise ValueError("give both test_x and test_labels, or neither")
@@ -138,6 +143,7 @@ def arrays(
         raise ValueError(f"rows of test_x and x have shapes {shapes}; make them the same")
     test_values = _label_values(test_labels, len(test_rows), "test_labels")
     test_given = _class_numbers(test_values, kinds, "test_labels") + least
+    _check_range(test_given, len(names), "test_labels")
     return Source(rows, given, names, test_rows, test_given, name)
 
 
@@ -154,13 +160,9 @@ def cifar10n(path: Path | str, key: str, images_labels: Tensor) -> Tensor:
     path = Path(path)
     _require(path, "download CIFAR-10_human.pt from the CIFAR-N project and give its path")
     content = safe_load.load_torch(path)
-    missing = {"clean_label", CIFAR10N_KEYS[key]}.difference(content)
-    if missing:
-        raise ValueError(f"{path} has no {sorted(missing)[0]}: it is not a CIFAR-10N label file")
     n = len(images_labels)
     clean, noisy = (
-        torch.from_numpy(np.asarray(content[k]).astype(np.int64))[:n]
-        for k in ("clean_label", CIFAR10N_KEYS[key])
+        _label_entry(path, content, name)[:n] for name in ("clean_label", CIFAR10N_KEYS[key])
     )
     if len(clean) != n or len(noisy) != n:
         raise ValueError(f"{path} has labels of {len(clean)} images, but there are {n} images")
@@ -179,6 +181,16 @@ def _require(path: Path, advice: str) -> None:
         raise FileNotFoundError(f"{path} is missing: {advice}")
 
 
+def _label_entry(path: Path, content: Any, name: str) -> Tensor:
+    """Labels (n,) of an entry of a CIFAR-10N file."""
+    if not isinstance(content, dict) or name not in content:
+        raise ValueError(f"{path} has no {name}: it is not a CIFAR-10N label file")
+    labels = np.asarray(content[name])
+    if labels.dtype.kind not in "iu" or labels.ndim != 1:
+        raise ValueError(f"{path}: {name} must be a list of whole numbers")
+    return torch.from_numpy(labels.astype(np.int64))
+
+
 def _check_range(labels: Tensor, num_classes: int, what: str) -> None:
     if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < num_classes):
         raise ValueError(f"{what} must be 0 to {num_classes - 1}; there are others")
@@ -193,7 +205,10 @@ def _cifar_batch(path: Path) -> tuple[Tensor, Tensor]:
     fields = {k.decode() if isinstance(k, bytes) else k: v for k, v in content.items()}
     if not {"data", "labels"}.issubset(fields):
         raise ValueError(f"{path} is not a CIFAR-10 batch: it needs the entries data and labels")
-    data, labels = np.asarray(fields["data"]), torch.tensor(fields["labels"], dtype=torch.long)
+    data, numbers = np.asarray(fields["data"]), np.asarray(fields["labels"])
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        raise ValueError(f"{path}: labels must be a list of whole numbers")
+    labels = torch.from_numpy(numbers.astype(np.int64))
     if data.dtype != np.uint8 or data.shape != (len(labels), 3072):
         raise ValueError(
             f"{path}: data is {data.dtype} of shape {data.shape}, not uint8 of (n, 3072)"
@@ -218,19 +233,18 @@ def _idx_path(folder: Path, name: str) -> Path:
 def _read_idx(path: Path, dims: int) -> Tensor:
     """Bytes of an idx file, which begins with 0, 0, 8 for bytes, the number of sizes, and these."""
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            header = file.read(4 + 4 * dims)
+            if len(header) < 4 + 4 * dims or header[:4] != bytes([0, 0, 8, dims]):
+                raise ValueError(f"{path} is not an idx file of bytes with {dims} dimension(s)")
+            shape = struct.unpack(f">{dims}I", header[4:])
+            # no more than there should be, as a small packed file may hold any amount
+            content = file.read(min(prod(shape), MOST_BYTES) + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is damaged ({error}); get it again") from error
-    header = 4 + 4 * dims
-    if len(content) < header or content[:4] != bytes([0, 0, 8, dims]):
-        raise ValueError(f"{path} is not an idx file of bytes with {dims} dimension(s)")
-    shape = struct.unpack(f">{dims}I", content[4:header])
-    if len(content) - header != np.prod(shape):
-        raise ValueError(
-            f"{path} is cut or too long: {len(content) - header} values for shape {shape}"
-        )
-    values = np.frombuffer(content, np.uint8, offset=header).reshape(shape)
-    return torch.from_numpy(values.copy())
+    if len(content) != prod(shape):
+        raise ValueError(f"{path} is cut or too long for the shape {shape} that it claims")
+    return torch.from_numpy(np.frombuffer(content, np.uint8).reshape(shape).copy())
 
 
 def _pad(images: Tensor, size: int | None) -> Tensor:
@@ -250,10 +264,14 @@ def _rows(x: ArrayLike, what: str) -> Tensor:
         array = np.asarray(x)
         if array.dtype.kind not in "fiub":
             raise ValueError(f"{what} must hold numbers, not {array.dtype}")
-        x = torch.tensor(array)
-    values: Tensor = x
-    if len(values) == 0:
-        raise ValueError(f"{what} has no rows")
+        x = torch.tensor(array.astype(array.dtype.newbyteorder("="), order="C"))
+    values: Tensor = x.detach().cpu()
+    if values.ndim not in (2, 4) or values.is_complex():
+        raise ValueError(
+            f"{what} has shape {tuple(values.shape)}; give vectors (n, d) or images (n, c, h, w)"
+        )
+    if values.numel() == 0:
+        raise ValueError(f"{what} is empty: its shape is {tuple(values.shape)}")
     if values.ndim == 4:
         if values.dtype != torch.uint8:
             raise ValueError(
@@ -264,10 +282,6 @@ def _rows(x: ArrayLike, what: str) -> Tensor:
                 f"{what} has channels last; give (n, c, h, w): x.transpose(0, 3, 1, 2)"
             )
         return values
-    if values.ndim != 2 or values.is_complex():
-        raise ValueError(
-            f"{what} has shape {tuple(values.shape)}; give vectors (n, d) or images (n, c, h, w)"
-        )
     vectors = values.float()
     bad = (~vectors.isfinite()).any(1).nonzero()[:, 0]
     if len(bad):
@@ -277,7 +291,7 @@ def _rows(x: ArrayLike, what: str) -> Tensor:
 
 def _label_values(labels: ArrayLike, n: int, what: str) -> npt.NDArray[Any]:
     """Checked labels (n,) as whole numbers or texts."""
-    values = np.asarray(labels)
+    values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if values.shape != (n,):
         raise ValueError(f"{what} has shape {values.shape} for {n} rows; give one label per row")
     if values.dtype.kind == "O" and all(isinstance(v, str) for v in values):
@@ -285,7 +299,10 @@ def _label_values(labels: ArrayLike, n: int, what: str) -> npt.NDArray[Any]:
     if values.dtype.kind == "f" and np.isfinite(values).all() and (values == values.round()).all():
         return values.astype(np.int64)
     if values.dtype.kind not in "iubU":
-        raise ValueError(f"{what} must be whole numbers or texts, without gaps")
+        raise ValueError(
+            f"{what} must be whole numbers or texts without gaps; for rows without a label give "
+            "`classes`, and positions in it with -1 for none"
+        )
     return values
 
 

@@ -4,8 +4,10 @@ import difflib
 import importlib
 import inspect
 import pkgutil
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from colafier.kinds import checked
 
 if TYPE_CHECKING:
     from colafier.methods.base import Method
@@ -49,32 +51,12 @@ def hyper_parameters(name: str) -> dict[str, tuple[Any, Any]]:
     return {p.name: (p.default, kinds.get(p.name, Any)) for p in named}
 
 
-def build(name: str, **settings: Any) -> "Method":
-    """A method with these hyper-parameters; an unknown one or a wrong type is an error."""
-    known = hyper_parameters(name)
-    there = ", ".join(f"{key}={default!r}" for key, (default, _) in known.items()) or "none"
-    for key, value in settings.items():
-        if key not in known:
-            raise ValueError(f"{name} has no hyper-parameter {key!r}; there are {there}")
-        if not _fits(value, kind := known[key][1]):
-            said = getattr(kind, "__name__", str(kind)) if get_origin(kind) is None else str(kind)
-            raise ValueError(f"{key} of {name} must be {said}, not {value!r}; there are {there}")
-    return find(name)(**settings)
+def check(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Hyper-parameters of a method in their types; an unknown one or a wrong type is an error."""
+    kinds = {key: kind for key, (_, kind) in hyper_parameters(name).items()}
+    return checked(values, kinds, f"hyper-parameter of {name}")
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of a type; whole numbers are also floats, True and False only bools."""
-    origin, options = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return True
-    if origin in (Union, UnionType):
-        return any(_fits(value, option) for option in options)
-    if origin is Literal:
-        return value in options
-    if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(item, options[0]) for item in value)
-    if kind is None or kind is NoneType:
-        return value is None
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else origin or kind)
+def build(name: str, **values: Any) -> "Method":
+    """A method with these hyper-parameters, which are checked."""
+    return find(name)(**check(name, values))

@@ -81,6 +81,10 @@ class Method(nn.Module):
         """This process's part of something computed from gathered rows."""
         return self.peers.own(t)
 
+    def resolved(self) -> dict[str, Any]:
+        """After `setup`: what hyper-parameters that leave a choice open came to, for the record."""
+        return {}
+
     def rows_now(self) -> dict[str, Tensor]:
         """Per-row values to be scored after each epoch.
 

@@ -6,7 +6,8 @@ weight their losses, and LID with the subnets' difference moves labels from epoc
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from math import inf
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ from colafier.relabel import ClassFloor, Wishes, candidate, decide, difference, 
 from colafier.rows import RowTable
 from colafier.schedules import cosine, ramp, scaled
 from colafier.subnets import LidDis, LidGen
-from colafier.variants import CHOICE_NAMES, choose
+from colafier.variants import CHOICE_NAMES, choose, within
 from colafier.weights import position, split, view_scores
 
 AUTHORS_EPOCHS = 200
@@ -100,9 +101,12 @@ class CoLafier(Method):
         rate_floor: float | None = None,
         holdout: bool | None = None,
     ) -> None:
-        choices = {name: value for name, value in locals().items() if name in CHOICE_NAMES}
+        arguments = dict(locals())
         super().__init__()
-        self.choices = choose(variant, choices)
+        self.choices = choose(variant, {name: arguments[name] for name in CHOICE_NAMES})
+        within(low_quantile, 0, 1, "low_quantile")
+        within(0 if warmup is None else warmup, 0, inf, "warmup")
+        within(1 if ramp is None else ramp, 1, inf, "ramp")
         self.warmup = warmup
         self.ramp = ramp
         self.wrong_weight = wrong_weight
@@ -182,6 +186,10 @@ class CoLafier(Method):
     def deployed(self) -> nn.Module:
         """LID-gen, averaged over the steps if so chosen."""
         return self.gen if self.averaged is None else self.averaged.net
+
+    def resolved(self) -> dict[str, Any]:
+        """Warm-up and ramp in epochs of this run, and the choices of the variant."""
+        return {"warmup": self.warmup_epochs, "ramp": self.ramp_epochs, **asdict(self.choices)}
 
     def rows_now(self) -> dict[str, Tensor]:
         """Labels, and LID of the labels that this epoch was trained with."""

@@ -8,12 +8,14 @@ import torch
 from torch import nn
 
 from colafier.nets.classifier import Backbone, Classifier
+from colafier.nets.precision import check_precision
 from colafier.nets.resnet import RESNETS, resnet
 from colafier.nets.small import convnet, linear, mlp
 
 __all__ = ["NETS", "Backbone", "Classifier", "net_factory"]
 
-NETS = (*RESNETS, "convnet", "mlp", "linear")
+VECTOR_NETS = {"mlp": mlp, "linear": linear}  # these take images as vectors, too
+NETS = (*RESNETS, "convnet", *VECTOR_NETS)
 VECTOR_WIDTH = 256
 
 
@@ -33,6 +35,9 @@ def net_factory(
         num_classes: Number of classes.
         precision: Of the backbone: `auto`, `float32` or `bf16`.
     """
+    check_precision(precision)
+    if isinstance(net, str):
+        _check_name(net, row_shape)
 
     def make() -> Classifier:
         if isinstance(net, str):
@@ -45,15 +50,19 @@ def net_factory(
     return make
 
 
-def _by_name(name: str, row_shape: tuple[int, ...]) -> nn.Module:
+def _check_name(name: str, row_shape: tuple[int, ...]) -> None:
     if name not in NETS:
         raise ValueError(f"no net {name!r}; there are {', '.join(NETS)}")
-    if name in ("mlp", "linear"):
-        return (mlp if name == "mlp" else linear)(prod(row_shape), VECTOR_WIDTH)
-    if len(row_shape) != 3:
+    if name not in VECTOR_NETS and len(row_shape) != 3:
         raise ValueError(
-            f"{name} needs images (channels, height, width), rows here are {row_shape}"
+            f"{name} needs images (channels, height, width), rows here are {row_shape}; "
+            f"use {' or '.join(VECTOR_NETS)}"
         )
+
+
+def _by_name(name: str, row_shape: tuple[int, ...]) -> nn.Module:
+    if name in VECTOR_NETS:
+        return VECTOR_NETS[name](prod(row_shape), VECTOR_WIDTH)
     if name == "convnet":
         return convnet(row_shape[0])
     return resnet(row_shape[0], *RESNETS[name])

@@ -1,17 +1,21 @@
 """One checkpoint per run folder, written at each epoch's end, from which a run goes on exactly."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from colafier.files import whole
 from colafier.methods.base import Method
 from colafier.train.engine import Engine
 from colafier.train.processes import Processes
 
 NAME = "checkpoint.pt"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that this run cannot go on from."""
 
 
 class Checkpoint:
@@ -48,22 +52,24 @@ class Checkpoint:
                 "engine": engine.state_dict(),
                 "random": _random_states(),
             }
-            partial = self.path.with_suffix(".partial")
-            torch.save(state, partial)
-            os.replace(partial, self.path)
+            with whole(self.path) as partial:
+                torch.save(state, partial)
         self.processes.wait()
 
     def load(self, method: Method, engine: Engine) -> list[dict[str, Any]]:
         """Bring method, optimizers and random numbers to the saved state; gives the epochs."""
         if self.path is None or not self.path.exists():
             raise FileNotFoundError(f"there is no checkpoint to resume from at {self.path}")
-        state = torch.load(self.path, map_location="cpu", weights_only=True)
+        try:
+            state = torch.load(self.path, map_location="cpu", weights_only=True)
+        except Exception as error:  # a damaged file can fail in any way
+            raise CheckpointError(f"{self.path} is damaged; start over without it") from error
         self._check(state["run"])
         try:
             method.load_state_dict(state["method"])
             engine.load_state_dict(state["engine"])
         except (RuntimeError, ValueError) as error:
-            raise RuntimeError(
+            raise CheckpointError(
                 f"the checkpoint {self.path} does not fit {type(method).__name__} with this net; "
                 f"resume with the same net, data and version as the run began with ({error})"
             ) from error
@@ -75,7 +81,7 @@ class Checkpoint:
         names = sorted({*saved, *self.run})
         pairs = [(name, saved.get(name), self.run.get(name)) for name in names]
         if changed := [f"{name}: {old} then, {new} now" for name, old, new in pairs if old != new]:
-            raise ValueError(
+            raise CheckpointError(
                 f"the checkpoint {self.path} is from a run with other settings "
                 f"({'; '.join(changed)}); use those, or start over without resuming"
             )

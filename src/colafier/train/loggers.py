@@ -1,7 +1,7 @@
 """Where figures go beside `metrics.jsonl`: TensorBoard, W&B or MLflow, all optional."""
 
-import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,30 +21,39 @@ class Logger(Protocol):
         """Close, with `success` or `failed`."""
 
 
-def make_logger(name: str, folder: Path, config: Mapping[str, Any] | None = None) -> Logger:
-    """A logger by name; its package is imported only now.
+def check(names: Sequence[str], folder: Path | None) -> None:
+    """Refuse loggers that are unknown or not installed, before a run has written anything."""
+    if names and folder is None:
+        raise ValueError("loggers need the folder of the run; give one")
+    for name in names:
+        if name not in NAMES:
+            raise ValueError(f"no logger {name!r}; there are {', '.join(NAMES)}")
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(
+                f"the logger {name} needs a package: pip install 'colafier[{name}]'"
+            )
+
+
+def make(names: Sequence[str], folder: Path | None, config: Mapping[str, Any]) -> list[Logger]:
+    """Loggers by name; their packages are imported only now.
 
     Args:
-        name: `tensorboard`, `wandb` or `mlflow`.
+        names: Of `NAMES`.
         folder: The run's folder, for loggers that write files.
         config: Settings of the run to record beside the figures.
     """
-    if name not in NAMES:
-        raise ValueError(f"no logger {name!r}; there are {', '.join(NAMES)}")
-    try:
-        importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"the logger {name} needs a package: pip install 'colafier[{name}]'"
-        ) from error
-    logger: Logger
+    check(names, folder)
+    loggers = [] if folder is None else [_make(name, folder) for name in names]
+    for logger in loggers:
+        logger.log_hyperparams(dict(config))
+    return loggers
+
+
+def _make(name: str, folder: Path) -> Logger:
     if name == "tensorboard":
         from lightning_fabric.loggers.tensorboard import TensorBoardLogger
 
-        logger = TensorBoardLogger(root_dir=folder, name="tensorboard")
-    else:
-        from colafier.train.remote_loggers import MlflowLogger, WandbLogger
+        return TensorBoardLogger(root_dir=folder, name="tensorboard")
+    from colafier.train.remote_loggers import MlflowLogger, WandbLogger
 
-        logger = (WandbLogger if name == "wandb" else MlflowLogger)(folder)
-    logger.log_hyperparams(dict(config or {}))
-    return logger
+    return (WandbLogger if name == "wandb" else MlflowLogger)(folder)

@@ -61,7 +61,7 @@ class Metrics:
         if self.test_x is None or self.test_labels is None or self.normalize is None:
             raise ValueError("there are no test rows")
         p = inference.predict(method.deployed(), self.test_x, self.normalize)  # (m, c)
-        return float((p.argmax(1) == self.test_labels.cpu()).float().mean())
+        return float((p.argmax(1) == self.test_labels.cpu()).double().mean())
 
     def final(self, purified: Purified) -> dict[str, float | None]:
         """What became of the given labels, and how well the wrong ones were found.
@@ -106,4 +106,4 @@ class Metrics:
         }
 
     def _right(self, labels: Tensor) -> float:
-        return float((labels == self.truth)[self.known].float().mean())
+        return float((labels == self.truth)[self.known].double().mean())

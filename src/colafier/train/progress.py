@@ -31,9 +31,11 @@ class Bar:
             TimeRemainingColumn(),
             console=console,
             disable=not (shown and console.is_terminal),
+            speed_estimate_period=3600,  # a step may take longer than rich looks back
         )
         self._task: TaskID | None = None
         self._said = ""
+        self._completed = float(done)
 
     def __enter__(self) -> "Bar":
         self._progress.start()
@@ -50,6 +52,8 @@ class Bar:
 
     def step(self, epoch: int, tag: str, done: int, steps: int, loss: float) -> None:
         """After a step: `done` of `steps` of this pass."""
+        # how many passes there will be is not known, so that only the first moves the bar
+        self._completed = max(self._completed, epoch + done / steps)
         self._show(
             description=f"epoch {epoch + 1}/{self.epochs} {tag} {done}/{steps}",
             said=f"loss {loss:.3f}{self._said}",
@@ -64,12 +68,11 @@ class Bar:
             self._said += f"  test accuracy {accuracy:.3f}"
         loss = figures.get("loss")
         said = self._said if loss is None else f"loss {loss:.3f}{self._said}"
-        self._show(completed=float(epoch + 1), said=said)
+        self._completed = epoch + 1.0
+        self._show(said)
 
-    def _show(
-        self, said: str, description: str | None = None, completed: float | None = None
-    ) -> None:
+    def _show(self, said: str, description: str | None = None) -> None:
         if self._task is not None:
             self._progress.update(
-                self._task, description=description, completed=completed, said=said
+                self._task, description=description, completed=self._completed, said=said
             )

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from colafier import __version__
+from colafier.files import whole
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "lightning-fabric")
 
@@ -47,6 +48,8 @@ def run_record(
     history: History,
     final: Mapping[str, Any],
     config: Mapping[str, Any],
+    resolved: Mapping[str, Any] | None = None,
+    notes: Mapping[str, Any] | None = None,
     device: str = "cpu",
     processes: int = 1,
 ) -> dict[str, Any]:
@@ -58,7 +61,10 @@ def run_record(
         seed: Of the run.
         history: What `fit` gave.
         final: Figures of the purified labels, from `Metrics.final`.
-        config: The resolved settings.
+        config: The settings.
+        resolved: What those of them came to that leave a choice open, such as a default that
+            depends on the length of the run.
+        notes: Why the method decided as it did.
         device: Where it ran, such as `cuda:0`.
         processes: How many shared it.
     """
@@ -75,6 +81,8 @@ def run_record(
         "versions": versions(),
         "commit": commit(),
         "config": dict(config),
+        "resolved": dict(resolved or {}),
+        "notes": dict(notes or {}),
     }
 
 
@@ -93,7 +101,7 @@ def summary(accuracies: Sequence[float]) -> dict[str, float | None]:
 def hardware(device: str = "cpu", processes: int = 1) -> dict[str, Any]:
     """What the run ran on."""
     return {
-        "machine": platform.machine(),
+        "cpu": cpu_name(),
         "system": platform.system(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -101,6 +109,16 @@ def hardware(device: str = "cpu", processes: int = 1) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
         "processes": processes,
     }
+
+
+def cpu_name() -> str:
+    """As the system calls it, or else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
 
 
 def versions() -> dict[str, str]:
@@ -139,10 +157,8 @@ def append(path: Path, record: Mapping[str, Any]) -> None:
 
 def rewrite(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Make a file hold these lines and no others."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text("".join(to_json(r) + "\n" for r in records), encoding="utf-8")
-    os.replace(partial, path)
+    with whole(path) as partial:
+        partial.write_text("".join(to_json(r) + "\n" for r in records), encoding="utf-8")
 
 
 def _mean(values: Sequence[float]) -> float | None:
