@@ -5,7 +5,6 @@ training. On them the guess and the given label are independent witnesses, and h
 tells how good the guess is at each confidence.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 
@@ -18,7 +17,6 @@ FEWEST_ROWS = 50  # held-out rows below which there is no evidence
 TO_MOVE = 1.5  # how many times likelier than the given label a guess must be to replace it
 TO_STAY = 1.0  # the same for a label that has moved already
 SUREST = 0.9975  # confidences above are all the same
-MOST_TRAINED = 5000  # trained rows that are looked at: more would not change the estimate
 BINS = 60
 LEVELS = torch.linspace(-4, 4, 41)
 SLOPES = torch.linspace(0.8, 3, 23)  # confidence must mean something to be evidence
@@ -62,19 +60,17 @@ def trained_on(train: TrainSet) -> Tensor:
     return learned.nonzero()[:, 0]
 
 
-def gather_evidence(train: TrainSet, predict: Callable[[Tensor], Tensor]) -> Evidence:
-    """Weigh a classifier by the held-out rows and some of the trained ones.
+def gather_evidence(train: TrainSet, probabilities: Tensor) -> Evidence:
+    """Weigh a classifier by the held-out rows and the trained ones.
 
     Args:
         train: The rows.
-        predict: Gives probabilities for row numbers.
+        probabilities: Of the classifier, for all rows (n, c).
     """
-    held, trained = held_out(train), trained_on(train)
-    if len(held) < FEWEST_ROWS:
-        return Evidence(len(held))
-    some = trained[:: len(trained) // MOST_TRAINED + 1]
-    rows = torch.cat([held, some])
-    return weigh(predict(rows).cpu(), train.given[rows], torch.arange(len(rows)) < len(held))
+    held = held_out(train)
+    rows = torch.cat([held, trained_on(train)])
+    p = probabilities.cpu()[rows]
+    return weigh(p, train.given[rows], torch.arange(len(rows)) < len(held))
 
 
 def weigh(probabilities: Tensor, given: Tensor, held: Tensor) -> Evidence:

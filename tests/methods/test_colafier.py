@@ -189,7 +189,7 @@ def wanted(method: CoLafier, batch: Batch, epoch: int) -> Tensor:
 
 
 def test_a_move_must_be_wanted_in_as_many_epochs_as_patience_says() -> None:
-    method, _, batch = ready(patience=2, class_floor=0.0, threshold=-1.0)
+    method, _, batch = ready(patience=2, class_floor=0.0, threshold=-1.0, holdout=False)
     method.gen = Stubborn(1)  # type: ignore[assignment]
     after_one, after_two = wanted(method, batch, 6), wanted(method, batch, 7)
     assert torch.equal(after_one, batch.y)
@@ -197,8 +197,16 @@ def test_a_move_must_be_wanted_in_as_many_epochs_as_patience_says() -> None:
     assert set(after_two[after_two != batch.y].tolist()) == {1}
 
 
+def test_a_label_moves_only_to_the_class_that_the_gate_allows() -> None:
+    method, _, batch = ready(patience=1, class_floor=0.0, threshold=-1.0)
+    method.gen = Stubborn(1)  # type: ignore[assignment]
+    assert torch.equal(wanted(method, batch, 7), batch.y)
+    method.allowed.values.fill_(1)
+    assert (wanted(method, batch, 8) != batch.y).any()
+
+
 def test_trusted_rows_keep_their_label_whatever_is_guessed() -> None:
-    method, train, batch = ready(patience=1, class_floor=0.0, threshold=-1.0)
+    method, train, batch = ready(patience=1, class_floor=0.0, threshold=-1.0, holdout=False)
     method.labels = RowTable(train.given, trusted=torch.ones(ROWS, dtype=torch.bool))
     method.gen = Stubborn(1)  # type: ignore[assignment]
     assert torch.equal(wanted(method, batch, 7), batch.y)

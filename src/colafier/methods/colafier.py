@@ -71,7 +71,6 @@ class CoLafier(Method):
     reference = "Zhang, Hu, Rundensteiner: CoLafier, SDM"
     year = 2024
     num_nets = 2
-    least_confidence: Tensor
 
     def __init__(
         self,
@@ -129,8 +128,8 @@ class CoLafier(Method):
         self.averaged = Averaged(self.gen, 0.0) if self.choices.average else None
         known = train.given[train.labelled]
         self.class_floor = ClassFloor(known, self.num_classes, self.choices.class_floor)
-        self.register_buffer("least_confidence", torch.zeros(()))  # that moves a label
         self.labels = RowTable(train.given, trusted=train.trusted)
+        self.allowed = RowTable(train.given)  # the class that the gate lets a label move to
         self.wishes = Wishes(train.given, self.choices.patience)
         self.history = RowHistory(train.given)
 
@@ -140,12 +139,9 @@ class CoLafier(Method):
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """One walk over the labelled rows that are not held out; these open or close the gate."""
-        rows = None
-        if self.choices.holdout:
-            rows = gate.trained_on(train)
-            if epoch >= self.warmup_epochs:
-                evidence = gate.gather_evidence(train, lambda rows: self._predict(train, rows))
-                self.least_confidence.fill_(evidence.least_confidence(gate.TO_MOVE))
+        rows = gate.trained_on(train) if self.choices.holdout else None
+        if self.choices.holdout and epoch >= self.warmup_epochs:
+            self.allowed.values.copy_(self._allowed(train))
         yield Pass(rows, lr_scale=cosine(epoch, self.epochs, self.choices.rate_floor))
 
     def loss(self, batch: Batch) -> Terms:
@@ -208,15 +204,22 @@ class CoLafier(Method):
         columns = {"lid": self.history.mean_lid()}
         if not self.choices.holdout:
             return Purified(labels, quality, columns)
-        evidence = gate.gather_evidence(train, lambda rows: p[rows.to(p.device)])
+        evidence = gate.gather_evidence(train, p)
         settled = gate.settle(evidence, p, known, labels.clamp(min=0))
         fixed = (given < 0) | train.trusted.to(labels.device)
         return Purified(torch.where(fixed, given, settled), quality, columns, asdict(evidence))
 
-    def _predict(self, train: TrainSet, rows: Tensor | None = None) -> Tensor:
-        """Probabilities of the deployed classifier with rare classes lifted (n or len(rows), c)."""
-        p = train.predict(self.deployed(), rows)
-        return self.class_floor.lift(p.to(self.labels.values.device))
+    def _predict(self, train: TrainSet) -> Tensor:
+        """Probabilities of the deployed classifier with rare classes lifted (n, c)."""
+        return self.class_floor.lift(train.predict(self.deployed()).to(self.labels.values.device))
+
+    def _allowed(self, train: TrainSet) -> Tensor:
+        """The class that each label may move to now (n,): a sure guess, else the given label."""
+        p = self._predict(train)
+        given = train.given.to(p.device)
+        return gate.settle(
+            gate.gather_evidence(train, p), p, given.clamp(min=0), given.clamp(min=0)
+        )
 
     def _look(self, views: Sequence[Tensor], labels: Tensor, wrong: Tensor) -> _Seen:
         """Send views through both subnets: one pass each, as one batch, so BatchNorm sees all."""
@@ -295,11 +298,9 @@ class CoLafier(Method):
         """Stage the next epoch's labels: a move must be wanted for `patience` epochs in a row."""
         level = self._level(batch.epoch, self.choices.update_quantile)
         views = []
-        confidence = torch.zeros(len(batch), device=labels.device)  # mean over the views
         for gen, dis, features, z in zip(seen.gen, seen.dis, seen.features, seen.z, strict=True):
             p = self.class_floor(gen)  # (b, c)
             guess = p.argmax(1)  # (b,)
-            confidence = confidence + p.max(1).values / len(seen.gen)
             z_guess, dis_guess = self.dis.judge(features, p if self.choices.soft_guess else guess)
             all_guess = self.gather(guess)
             self.class_floor.follow(all_guess)
@@ -310,8 +311,8 @@ class CoLafier(Method):
             gathered = (self.gather(differences[0]), self.gather(differences[1]))
             views.append(candidate(scores, gathered, all_guess, self.low_quantile, level))
         new = self.own(decide(views, all_labels, self.threshold))
-        sure = confidence >= self.least_confidence
-        new = torch.where(sure, new, labels)
+        if self.choices.holdout:
+            new = torch.where(new == self.allowed[batch.index], new, labels)
         self.labels.write(batch.index, self.wishes.settle(batch.index, labels, new))
 
     def _k(self, labels: Tensor, reference_labels: Tensor) -> Tensor:
