@@ -88,9 +88,9 @@ def decide(views: Sequence[Candidate], labels: Tensor, threshold: float = 0.1) -
 class ClassFloor(nn.Module):
     """Keeps every class among the guesses: none may fall below a share of its given frequency.
 
-    Labels that follow guesses that follow labels can lose a whole class; on FM-mini all shirts
-    became coats. The guard adds to the logits of a class while it is guessed too rarely, and
-    takes that back when it is not.
+    Labels that follow guesses that follow labels can lose a whole class; seen on
+    Fashion-MNIST, where no row was called a shirt any more. The guard adds to the logits of a
+    class while it is guessed too rarely, and takes that back when it is not.
 
     Args:
         given: Given labels of the rows (n,).
