@@ -216,10 +216,8 @@ class CoLafier(Method):
     def _allowed(self, train: TrainSet) -> Tensor:
         """The class that each label may move to now (n,): a sure guess, else the given label."""
         p = self._predict(train)
-        given = train.given.to(p.device)
-        return gate.settle(
-            gate.gather_evidence(train, p), p, given.clamp(min=0), given.clamp(min=0)
-        )
+        known = train.given.to(p.device).clamp(min=0)
+        return gate.settle(gate.gather_evidence(train, p), p, known, known)
 
     def _look(self, views: Sequence[Tensor], labels: Tensor, wrong: Tensor) -> _Seen:
         """Send views through both subnets: one pass each, as one batch, so BatchNorm sees all."""
