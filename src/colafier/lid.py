@@ -5,7 +5,8 @@ from torch import Tensor
 
 SMALLEST_DISTANCE = 1e-12  # duplicates: ln of it stays finite
 SMALLEST_SPREAD = 1e-6  # equal distances: the score is large and positive, never infinite
-SPARE_CANDIDATES = 4  # beyond k: the row itself, and some as matmul distances are inexact
+# Squared distances below this share of the squared lengths are rounding in a matmul, in part
+ROUNDING = {torch.float64: 1e-8, torch.float32: 1e-1}
 FAR = 1e15  # where broken values are put: its square is still a float32
 CHUNK_NUMBERS = 2**24  # bounds the memory of one chunk of rows against the whole reference set
 
@@ -52,32 +53,34 @@ def lid(
 
 
 def _nearest_distances(z: Tensor, reference: Tensor, own: Tensor | None, k: int) -> Tensor:
-    """The k smallest Euclidean distances of each row, ascending (b, k).
-
-    Candidates come from one matmul, which is fast but leaves an error between equal rows; only the
-    chosen few are then measured exactly, as differences.
-    """
+    """The k smallest Euclidean distances of each row, ascending (b, k)."""
     # Rows with a broken value are far from everything instead of poisoning their neighbors.
     z = z.nan_to_num(nan=FAR).clamp(-FAR, FAR)
     reference = reference.nan_to_num(nan=FAR).clamp(-FAR, FAR)
     if own is None:
         own = torch.full((len(z),), -1, device=z.device)
-    numbers_per_row = max(len(reference), (k + SPARE_CANDIDATES) * z.shape[1])
-    chunk = max(1, CHUNK_NUMBERS // numbers_per_row)
+    chunk = max(1, CHUNK_NUMBERS // max(len(reference), k * z.shape[1]))
     parts = zip(torch.split(z, chunk), torch.split(own, chunk), strict=True)
     return torch.cat([_exact_nearest(part, reference, rows, k) for part, rows in parts])
 
 
 def _exact_nearest(z: Tensor, reference: Tensor, own: Tensor, k: int) -> Tensor:
+    """One matmul finds the neighbors; where its rounding would show, differences are taken."""
     # In float32 the matmul's error is larger than the distances inside a tight cluster.
     wide = torch.float32 if z.device.type == "mps" else torch.float64  # mps has no float64
-    others = reference.to(wide)  # (m, d)
-    squared = (others * others).sum(1) - 2 * z.to(wide) @ others.T  # (b, m) less |z|^2 of the row
-    count = min(k + SPARE_CANDIDATES, squared.shape[1])
-    candidates = squared.topk(count, largest=False).indices  # (b, count)
-    distances: Tensor = torch.linalg.vector_norm(z[:, None] - reference[candidates], dim=2)
-    distances = distances.masked_fill(candidates == own[:, None], torch.inf)
-    return distances.sort(1).values[:, :k]
+    ours, others = z.to(wide), reference.to(wide)  # (b, d), (m, d)
+    sizes = (ours * ours).sum(1, keepdim=True), (others * others).sum(1)  # (b, 1), (m,)
+    squared = torch.addmm(sizes[0] + sizes[1], ours, others.T, alpha=-2)  # (b, m)
+    rows = (own >= 0).nonzero()[:, 0]
+    squared[rows, own[rows]] = torch.inf
+    nearest = squared.topk(k, largest=False)  # ascending
+    distances = nearest.values.clamp(min=0).sqrt().float()  # (b, k)
+    rounding = ROUNDING[wide] * (sizes[0] + sizes[1][nearest.indices])  # (b, k)
+    i, j = (nearest.values < rounding).nonzero(as_tuple=True)
+    if len(i) == 0:
+        return distances
+    exact = torch.linalg.vector_norm(z[i] - reference[nearest.indices[i, j]], dim=1)
+    return distances.index_put((i, j), exact).sort(1).values
 
 
 def reach(labels: Tensor, reference_labels: Tensor, factor: float = 1.25) -> Tensor:

@@ -10,6 +10,9 @@ from colafier.lid import lid
 from colafier.rows import RowTable
 from colafier.weights import position
 
+HIGHEST_LIFT = 3.0  # of a logit: what is rarer still stays rare
+FITTING_STEPS = 60
+
 
 def difference(gen: Tensor, dis: Tensor) -> Tensor:
     """How far the subnets' probabilities differ, from 0 to 2 (b,), Eq. 3.30-3.31."""
@@ -89,8 +92,8 @@ class ClassFloor(nn.Module):
     """Keeps every class among the guesses: none may fall below a share of its given frequency.
 
     Labels that follow guesses that follow labels can lose a whole class; seen on
-    Fashion-MNIST, where no row was called a shirt any more. The guard adds to the logits of a
-    class while it is guessed too rarely, and takes that back when it is not.
+    Fashion-MNIST, where no row was called a shirt any more. The guard adds just so much to the
+    logits of a class that it is guessed often enough, and is part of the deployed classifier.
 
     Args:
         given: Given labels of the rows (n,).
@@ -99,34 +102,29 @@ class ClassFloor(nn.Module):
     """
 
     floor: Tensor
-    frequency: Tensor
     bias: Tensor
 
     def __init__(self, given: Tensor, num_classes: int, share: float) -> None:
         super().__init__()
         counts = torch.bincount(given, minlength=num_classes).float()
-        frequency = counts / counts.sum()
         self.share = share
-        self.register_buffer("floor", (share * frequency).clamp(min=1e-6))
-        self.register_buffer("frequency", frequency)  # of the guesses, a running mean
+        self.register_buffer("floor", share * counts / counts.sum())
         self.register_buffer("bias", torch.zeros(num_classes))
 
     def forward(self, logits: Tensor) -> Tensor:
-        """Probabilities (b, c) with the classes that are too rare lifted."""
-        return (logits + self.bias).softmax(1)
+        """Logits (b, c) with the classes that are too rare lifted."""
+        return logits + self.bias
 
-    def lift(self, probabilities: Tensor) -> Tensor:
-        """The same for probabilities."""
-        return self.forward(probabilities.clamp(min=1e-12).log())
-
-    def follow(self, guess: Tensor) -> None:
-        """Take note of the guesses of a batch (b,)."""
+    def fit(self, logits: Tensor) -> None:
+        """Find the lift that these logits of all rows need (n, c)."""
+        self.bias.zero_()
         if self.share == 0:
             return
-        now = torch.bincount(guess, minlength=len(self.bias)) / len(guess)
-        self.frequency.lerp_(now, 0.02)
-        gap = self.floor.log() - self.frequency.clamp(min=1e-4).log()
-        self.bias.add_(0.05 * gap).clamp_(0, 3)
+        least = self.floor.clamp(min=1 / len(logits))
+        for step in range(1, FITTING_STEPS + 1):
+            guessed = torch.bincount(self(logits).argmax(1), minlength=len(least)) / len(logits)
+            gap = least.log() - guessed.clamp(min=0.5 / len(logits)).log()
+            self.bias.add_(0.5 * step**-0.5 * gap).clamp_(0, HIGHEST_LIFT)
 
 
 class Wishes(nn.Module):

@@ -10,6 +10,7 @@ from colafier.data.trainset import Rows
 from colafier.flow import Batch
 from colafier.methods.colafier import CoLafier
 from colafier.nets import net_factory
+from colafier.relabel import ClassFloor
 from colafier.rows import RowTable
 from colafier.variants import VARIANTS
 
@@ -230,15 +231,26 @@ def test_held_out_rows_are_never_trained_on_and_come_out() -> None:
 
 
 def test_no_class_vanishes_from_the_guesses() -> None:
-    method, _, batch = ready(class_floor=0.7)
-    for _ in range(200):
-        method.class_floor.follow(torch.zeros(30, dtype=torch.long))
-    lifted = method.class_floor(torch.zeros(1, CLASSES))[0]
-    assert lifted[0] < lifted[1]
-    assert lifted[0] < lifted[2]
-    for _ in range(400):
-        method.class_floor.follow(batch.y)
-    assert method.class_floor(torch.zeros(1, CLASSES))[0].std() < 1e-3
+    given = torch.arange(3).repeat(100)
+    logits = torch.randn(300, 3) - torch.tensor([0.0, 2.0, 0.0])  # the second class is hardly seen
+    floor = ClassFloor(given, 3, 0.7)
+    assert int((floor(logits).argmax(1) == 1).sum()) < 50
+    floor.fit(logits)
+    assert int((floor(logits).argmax(1) == 1).sum()) == pytest.approx(70, abs=3)
+    assert floor.bias[[0, 2]].max() == 0
+
+
+def test_a_class_that_is_frequent_enough_is_not_lifted() -> None:
+    given = torch.arange(3).repeat(100)
+    floor = ClassFloor(given, 3, 0.7)
+    floor.fit(4 * nn.functional.one_hot(given, 3).float())
+    assert floor.bias.max() == 0
+
+
+def test_the_deployed_classifier_has_the_lift() -> None:
+    method, train, _ = ready(class_floor=0.7)
+    method.class_floor.bias[1] = 50.0
+    assert (train.predict(method.deployed()).argmax(1) == 1).all()
 
 
 def test_an_unknown_variant_is_refused() -> None:

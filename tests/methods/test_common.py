@@ -147,7 +147,8 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor], what: str = ""
 
 
 def figures(history: History) -> list[dict[str, object]]:
-    return [{k: v for k, v in epoch.items() if k != "seconds"} for epoch in history.epochs]
+    clocks = {"seconds", "scoring_seconds"}
+    return [{k: v for k, v in epoch.items() if k not in clocks} for epoch in history.epochs]
 
 
 @every_method

@@ -140,9 +140,9 @@ class CoLafier(Method):
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """One walk over the labelled rows that are not held out; these open or close the gate."""
         rows = gate.trained_on(train) if self.choices.holdout else None
-        if self.choices.holdout and epoch >= self.warmup_epochs:
-            self.allowed.values.copy_(self._allowed(train))
         yield Pass(rows, lr_scale=cosine(epoch, self.epochs, self.choices.rate_floor))
+        if epoch + 1 >= self.warmup_epochs:
+            self._survey(train)
 
     def loss(self, batch: Batch) -> Terms:
         """Both subnets' clean, hard and noisy losses, Eq. 3.28-3.29; stages the label update."""
@@ -180,8 +180,9 @@ class CoLafier(Method):
         return terms
 
     def deployed(self) -> nn.Module:
-        """LID-gen, averaged over the steps if so chosen."""
-        return self.gen if self.averaged is None else self.averaged.net
+        """LID-gen, averaged over the steps and with rare classes lifted if so chosen."""
+        gen = self.gen if self.averaged is None else self.averaged.net
+        return nn.Sequential(gen, self.class_floor) if self.choices.class_floor else gen
 
     def resolved(self) -> dict[str, Any]:
         """Warm-up and ramp in epochs of this run, and the choices of the variant."""
@@ -198,7 +199,7 @@ class CoLafier(Method):
         labels = self.labels.values  # (n,)
         given = train.given.to(labels.device)
         known = given.clamp(min=0)  # rows without a label hold -1
-        p = self._predict(train)  # (n, c)
+        p = train.predict(self.deployed()).to(labels.device)  # (n, c)
         of_given = p.gather(1, known[:, None])[:, 0]  # (n,)
         quality = torch.where(self.history.seen, self.history.mean_given(), of_given).clamp(0, 1)
         columns = {"lid": self.history.mean_lid()}
@@ -209,15 +210,18 @@ class CoLafier(Method):
         fixed = (given < 0) | train.trusted.to(labels.device)
         return Purified(torch.where(fixed, given, settled), quality, columns, asdict(evidence))
 
-    def _predict(self, train: TrainSet) -> Tensor:
-        """Probabilities of the deployed classifier with rare classes lifted (n, c)."""
-        return self.class_floor.lift(train.predict(self.deployed()).to(self.labels.values.device))
-
-    def _allowed(self, train: TrainSet) -> Tensor:
-        """The class that each label may move to now (n,): a sure guess, else the given label."""
-        p = self._predict(train)
-        known = train.given.to(p.device).clamp(min=0)
-        return gate.settle(gate.gather_evidence(train, p), p, known, known)
+    def _survey(self, train: TrainSet) -> None:
+        """Guess all rows: how far rare classes must be lifted, and where labels may move to."""
+        if not (self.choices.class_floor or self.choices.holdout):
+            return
+        p = train.predict(self.deployed()).to(self.labels.values.device)  # (n, c)
+        logits = p.clamp(min=1e-12).log() - self.class_floor.bias  # (n, c), but for a constant
+        self.class_floor.fit(logits[train.labelled.to(p.device)])
+        if self.choices.holdout:
+            p = self.class_floor(logits).softmax(1)
+            given = train.given.to(p.device).clamp(min=0)
+            evidence = gate.gather_evidence(train, p)
+            self.allowed.values.copy_(gate.settle(evidence, p, given, given))
 
     def _look(self, views: Sequence[Tensor], labels: Tensor, wrong: Tensor) -> _Seen:
         """Send views through both subnets: one pass each, as one batch, so BatchNorm sees all."""
@@ -239,16 +243,21 @@ class CoLafier(Method):
         return view_scores([self.gather(z) for z in seen.z], self._k(all_labels, among), joined)
 
     @torch.no_grad()
-    def _given_scores(self, batch: Batch, labels: Tensor, seen: _Seen) -> Tensor:
+    def _given_scores(
+        self, batch: Batch, labels: Tensor, seen: _Seen, scores: list[Tensor]
+    ) -> Tensor:
         """LID of the rows with their given labels, among the rows with the labels of now (b,)."""
         given, all_labels = self.gather(batch.y), self.gather(labels)
-        k = self._k(given, all_labels)
-        own = torch.arange(len(given), device=given.device)
-        scores = []
+        all_scores = torch.stack(scores).mean(0)  # right for those whose label has not moved
+        rows = (given != all_labels).nonzero()[:, 0]  # (m,)
+        if self.choices.joined_views:  # their scores come from another pool
+            rows = torch.arange(len(given), device=given.device)
+        k = self._k(given, all_labels)[rows]
+        moved = []
         for features, z in zip(seen.features, seen.z, strict=True):
-            z_given, _ = self.dis.judge(features, batch.y)
-            scores.append(lid(self.gather(z_given), k, self.gather(z), own))
-        return self.own(torch.stack(scores).mean(0))
+            z_given = self.gather(self.dis.judge(features, batch.y)[0])  # (all b, d)
+            moved.append(lid(z_given[rows], k, self.gather(z), rows))
+        return self.own(all_scores.index_put((rows,), torch.stack(moved).mean(0)))
 
     def _enough(self, all_labels: Tensor) -> bool:
         """Whether a batch is large enough for LID to mean something."""
@@ -288,7 +297,7 @@ class CoLafier(Method):
         lid_now = self.own(torch.stack(scores).mean(0))  # (b,)
         p = torch.stack([g.softmax(1) for g in seen.gen]).mean(0)  # (b, c)
         of_given = p.gather(1, batch.y[:, None])[:, 0]  # (b,)
-        given_lid = self._given_scores(batch, labels, weighing)
+        given_lid = self._given_scores(batch, labels, weighing, scores)
         self.history.write(batch.index, labels, lid_now, given_lid, of_given)
 
     @torch.no_grad()
@@ -297,11 +306,10 @@ class CoLafier(Method):
         level = self._level(batch.epoch, self.choices.update_quantile)
         views = []
         for gen, dis, features, z in zip(seen.gen, seen.dis, seen.features, seen.z, strict=True):
-            p = self.class_floor(gen)  # (b, c)
+            p = self.class_floor(gen).softmax(1)  # (b, c)
             guess = p.argmax(1)  # (b,)
             z_guess, dis_guess = self.dis.judge(features, p if self.choices.soft_guess else guess)
             all_guess = self.gather(guess)
-            self.class_floor.follow(all_guess)
             both = torch.cat([all_labels, all_guess])
             k, k_guess = self._k(all_labels, both), self._k(all_guess, both)
             scores = union_scores(self.gather(z), self.gather(z_guess), k, k_guess)

@@ -181,10 +181,11 @@ def _epoch(
         engine.end_pass()
     figures: dict[str, Any] = {"epoch": epoch, **means.over(engine.processes)}
     figures["skipped_steps"] = engine.skipped_steps - skipped
+    trained = time.perf_counter()
     if score is not None:
         figures.update(score(method, epoch))
-    figures["seconds"] = time.perf_counter() - begin
-    return figures
+    scored = time.perf_counter()
+    return figures | {"seconds": trained - begin, "scoring_seconds": scored - trained}
 
 
 def _passes(method: Method, train: Walkable, epoch: int, seed: int) -> Iterator[tuple[int, Pass]]:
