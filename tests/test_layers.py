@@ -14,8 +14,18 @@ LAYERS = (
     ("methods", "data", "embed"),
     ("train",),
     ("audit", "plots", "model_store", "exchange"),
-    ("presets", "settings", "runs", "purify", "estimator", "bench"),
-    ("summary", "demo", "cli", "__main__"),
+    (
+        "presets",
+        "settings",
+        "runs",
+        "fitting",
+        "numbers",
+        "purify",
+        "serving",
+        "estimator",
+        "bench",
+    ),
+    ("terminal", "summary", "demo", "cli_data", "cli", "__main__"),
 )
 NEVER = {
     "data": {"methods"},

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from colafier.data.sources import Source, arrays
+    from colafier.estimator import ColafierClassifier, NoisyLabelClassifier
+    from colafier.find_issues import find_label_issues
     from colafier.flow import Batch, Pass, Purified
     from colafier.methods.base import Method
     from colafier.methods.colafier import CoLafier
@@ -20,7 +22,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Batch",
     "CoLafier",
+    "ColafierClassifier",
     "Method",
+    "NoisyLabelClassifier",
     "Pass",
     "Purified",
     "Result",
@@ -28,6 +32,7 @@ __all__ = [
     "Settings",
     "Source",
     "arrays",
+    "find_label_issues",
     "resolve",
     "run",
 ]
@@ -35,7 +40,9 @@ __all__ = [
 _HOMES = {
     "Batch": "flow",
     "CoLafier": "methods.colafier",
+    "ColafierClassifier": "estimator",
     "Method": "methods.base",
+    "NoisyLabelClassifier": "estimator",
     "Pass": "flow",
     "Purified": "flow",
     "Result": "runs",
@@ -43,6 +50,7 @@ _HOMES = {
     "Settings": "settings",
     "Source": "data.sources",
     "arrays": "data.sources",
+    "find_label_issues": "find_issues",
     "resolve": "settings",
     "run": "runs",
 }

@@ -1,22 +1,17 @@
 """The command line: thin, and without torch until a command needs it."""
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from colafier import __version__
+from colafier import __version__, cli_data
 from colafier.files import whole
 from colafier.methods import REQUIRED, available, find, hyper_parameters
 from colafier.settings import Settings, preset_names, read_pairs, resolve
-
-INTERRUPTED = 130  # what a shell expects after Ctrl-C
-MENDABLE = (ValueError, OSError, ModuleNotFoundError)  # by the user, before a run has begun
+from colafier.terminal import console, interruptible, mistakes_explained
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,9 +20,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Learn from noisy labels, and purify them. Start with: colafier demo",
 )
-console = Console(markup=False, emoji=False, highlight=False)  # ":key:" is text
-errors = Console(markup=False, emoji=False, highlight=False, stderr=True)
-
+app.command()(cli_data.purify)
+app.command()(cli_data.predict)
+app.command()(cli_data.check)
+app.command()(cli_data.export)
 Data = Annotated[str | None, typer.Option(help="Folder with the files of the source.")]
 SourceName = Annotated[
     str | None, typer.Option(help="digits (comes along), cifar10 or fashion_mnist.")
@@ -44,16 +40,6 @@ Noise = Annotated[
 Limit = Annotated[int | None, typer.Option(min=2, help="Only the first rows.")]
 Seed = Annotated[int | None, typer.Option(help="Of everything random.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-
-
-@contextmanager
-def _mistakes_explained(kinds: tuple[type[Exception], ...] = MENDABLE) -> Iterator[None]:
-    """What the user can mend is said in one line, without a traceback."""
-    try:
-        yield
-    except kinds as error:
-        errors.print(f"error: {error}", soft_wrap=True)
-        raise typer.Exit(2) from error
 
 
 def _version(wanted: bool) -> None:
@@ -85,7 +71,7 @@ def demo(
     from colafier.demo import demo as show
 
     given = _given(epochs=epochs, seed=seed)
-    with _mistakes_explained(), _interruptible("run the demo again"):
+    with mistakes_explained(), interruptible("run the demo again"):
         show(out, given, console)
 
 
@@ -153,7 +139,7 @@ def train(
         precision=precision, epochs=epochs, batch_size=batch_size, lr=lr, weight_decay=weight_decay,
         flip=flip, seed=seed, devices=devices,
     )  # fmt: skip
-    with _mistakes_explained():
+    with mistakes_explained():
         if resume and overwrite:
             raise ValueError("give --resume to go on, or --overwrite to start over, not both")
         loggers.check(log or (), out)
@@ -166,8 +152,8 @@ def train(
         if not resume:  # after all that can be wrong, so that a typo costs no older run
             runs.claim(out, overwrite=overwrite)
     with (
-        _mistakes_explained((OSError, CheckpointError)),
-        _interruptible(f"go on with: colafier train --resume --out {out}"),
+        mistakes_explained((OSError, CheckpointError)),
+        interruptible(f"go on with: colafier train --resume --out {out}"),
     ):
         result = runs.train(settings, task, out, resume=resume, log=log or ())
     console.print(table({settings.method: result.record}, f"{settings.source}, {settings.noise}"))
@@ -189,7 +175,7 @@ def methods(
     - `colafier train --preset digits --set variant=paper --out runs/paper`
     """
     if name is not None:
-        with _mistakes_explained():
+        with mistakes_explained():
             _explain(name)
         return
     shown = Table("name", "year", "nets", "needs the noise rate", "reference")
@@ -223,7 +209,7 @@ def noise(
     from colafier import runs
     from colafier.train import records
 
-    with _mistakes_explained():
+    with mistakes_explained():
         if out.suffix != ".npy":
             raise ValueError(f"the labels go into a .npy file, not {out}")
         if out.exists() and not overwrite:
@@ -262,13 +248,3 @@ def _same(now: Settings, then: Settings) -> None:
     both = [name for name in after if name in before]  # another method has other hyper-parameters
     if changed := [f"{k} was {before[k]}, is {after[k]}" for k in both if before[k] != after[k]]:
         raise ValueError(f"a resumed run keeps its settings; {'; '.join(changed)}")
-
-
-@contextmanager
-def _interruptible(advice: str) -> Iterator[None]:
-    """Ctrl-C ends with what to do next, and the exit code that shells expect."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        errors.print("\n".join(["", *map(str, stop.args), advice]), soft_wrap=True)
-        raise typer.Exit(INTERRUPTED) from None

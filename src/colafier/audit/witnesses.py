@@ -1,0 +1,127 @@
+"""Witnesses: small heads on features, each asked only about rows that it was not trained on.
+
+A classifier that has seen a row's label is no witness for or against it. So the rows are cut in
+parts, and each part is judged by a head that learned from the others. The heads learn robustly:
+first with the generalized cross entropy, then from what a transition matrix, estimated by EM,
+makes of the given labels (Bekker and Goldberger 2016).
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from colafier import seeds
+from colafier.audit.posterior import soft_labels
+from colafier.functional import gce
+
+PARTS = 2
+WIDTH = 512
+EPOCHS, WARMUP = 9, 2
+FEWEST_STEPS = 300  # of each head: small data sets are walked more often
+BATCH = 512
+RATE, DECAY = 1e-3, 1e-2
+MEMORY = 0.6  # share of the earlier epochs in the running mean of what the heads say
+
+Step = Callable[[], None]
+
+
+def cross_fit(
+    x: Tensor,
+    given: Tensor,
+    num_classes: int,
+    normalize: Callable[[Tensor], Tensor],
+    *,
+    trusted: Tensor | None = None,
+    seed: int = 0,
+    tick: Step = lambda: None,
+) -> Tensor:
+    """P(class | row) for each row (n, c), by a head that never saw the row's label.
+
+    Args:
+        x: Features (n, d).
+        given: Given labels (n,), -1 where there is none.
+        num_classes: Number of classes.
+        normalize: Applied to rows before a head sees them.
+        trusted: Rows whose label is known to be right, as a boolean mask.
+        seed: Of the parts, the heads and the order.
+        tick: Called after each epoch of each head.
+    """
+    generator = torch.Generator().manual_seed(seeds.derive(seed, "witnesses"))
+    trusted = torch.zeros(len(x), dtype=torch.bool) if trusted is None else trusted
+    part = _parts(given, generator)  # (n,)
+    size = max(2, min(BATCH, len(x) // 20))
+    steps = -(-int((given >= 0).sum()) * (PARTS - 1) // (PARTS * size))
+    epochs = max(EPOCHS, -(-FEWEST_STEPS // max(steps, 1)))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seeds.derive(seed, "heads"))
+        heads = [_Head(x.shape[1], num_classes) for _ in range(PARTS)]
+        said = torch.full((len(x), num_classes), 1 / num_classes)  # (n, c)
+        targets = nn.functional.one_hot(given.clamp(min=0), num_classes).float()  # (n, c)
+        known = given >= 0
+        doubted = known & ~trusted
+        warmup = max(1, round(WARMUP * epochs / EPOCHS))
+        for epoch in range(epochs):
+            robust = epoch < warmup
+            now = torch.empty_like(said)
+            for number, head in enumerate(heads):
+                head.slow_down(epoch / epochs)
+                rows = ((part != number) & known).nonzero()[:, 0]
+                rows = rows[torch.randperm(len(rows), generator=generator)]
+                for some in torch.split(rows, size):
+                    head.learn(normalize(x[some].float()), targets[some], robust)
+                own = (part == number).nonzero()[:, 0]
+                for some in torch.split(own, 4096):
+                    now[some] = head.say(normalize(x[some].float()))
+                tick()
+            said = now if robust else MEMORY * said + (1 - MEMORY) * now
+            if epoch + 1 >= warmup:
+                targets[doubted] = soft_labels(said[doubted].double(), given[doubted]).float()
+    return said
+
+
+class _Head:
+    """A perceptron with dropout and its optimizer, whose rate falls to zero."""
+
+    def __init__(self, inputs: int, num_classes: int) -> None:
+        self.net = nn.Sequential(
+            nn.Dropout(0.2),
+            nn.Linear(inputs, WIDTH),
+            nn.ReLU(inplace=True),
+            nn.Dropout(0.5),
+            nn.Linear(WIDTH, num_classes),
+        )
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=RATE, weight_decay=DECAY)
+
+    def slow_down(self, done: float) -> None:
+        """Set the rate for this share of the training that is done."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = RATE * (1 - done)
+
+    def learn(self, x: Tensor, targets: Tensor, robust: bool) -> None:
+        """One step on rows (b, d) with soft targets (b, c)."""
+        self.net.train()
+        logits = self.net(x)
+        if robust:
+            loss = gce(logits, targets.argmax(1)).mean()
+        else:
+            loss = nn.functional.cross_entropy(logits, targets)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def say(self, x: Tensor) -> Tensor:
+        """Probabilities (b, c)."""
+        self.net.eval()
+        p: Tensor = self.net(x).softmax(1)
+        return p
+
+
+def _parts(given: Tensor, generator: torch.Generator) -> Tensor:
+    """The part of each row (n,): each class is dealt out evenly."""
+    order = torch.randperm(len(given), generator=generator)
+    order = order[given[order].argsort(stable=True)]
+    part = torch.empty_like(given)
+    part[order] = torch.arange(len(given)) % PARTS
+    return part

@@ -1,0 +1,171 @@
+"""A user's data set as it was read: its rows, their keys, and what to say about it."""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+LAYOUTS = {
+    "folder": "folder of class folders",
+    "imagefolder": "folder of images with metadata",
+    "csv": "CSV file",
+    "parquet": "parquet file",
+    "npz": "npz file",
+}
+SHOWN = 6  # names in a line before "and 3 more"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV file is written, so that it can be written back alike."""
+
+    separator: str = ","
+    encoding: str = "utf-8"
+    line_end: str = "\n"
+
+
+COMMON = Dialect()
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no plain equality
+class Collection:
+    """A labelled data set of a user, read but not yet turned into numbers."""
+
+    source: Path
+    layout: str  # folder, imagefolder, csv, parquet or npz
+    kind: str  # image, text, table or vector
+    names: list[str]  # for people: a path relative to the source, or the row number
+    given: list[str | None]  # None where a row has no label
+    # image: list of Path, bytes or None, or an array (n, h, w) or (n, h, w, c) of bytes;
+    # text: list of str; table: DataFrame of the features; vector: float32 array (n, d)
+    items: Any
+    label_column: str | None = None
+    item_columns: tuple[str, ...] = ()
+    problems: dict[int, str] = field(default_factory=dict)  # rows that cannot be used, and why
+    frame: pd.DataFrame | None = None  # the table as read, to be written back
+    table: Path | None = None  # the file of that table
+    notes: tuple[str, ...] = ()  # what was left out or guessed
+    dialect: Dialect = COMMON
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def classes(self) -> list[str]:
+        """The labels that occur, sorted; as numbers if all of them are whole numbers."""
+        found = {label for label in self.given if label is not None}
+        if all(re.fullmatch(r"[+-]?[0-9]{1,300}", label) for label in found):
+            return sorted(found, key=lambda label: (int(label), label))
+        return sorted(found)
+
+    def content_keys(self) -> list[str]:
+        """A SHA-256 of the content of each row; empty where there is no content.
+
+        The key of an image file is the one of its bytes, wherever it is stored.
+        """
+        return list(self._keys)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of all names, labels and contents, in their order."""
+        digest = hashlib.sha256(self.kind.encode())
+        for row in zip(self.names, self.given, self._keys, strict=True):
+            digest.update(json.dumps(row).encode())
+        return digest.hexdigest()
+
+    def duplicates(self) -> list[int]:
+        """For each row the number of its group of exact duplicates, -1 for rows without one."""
+        usable = {
+            row: key for row, key in enumerate(self._keys) if key and row not in self.problems
+        }
+        counts = Counter(usable.values())
+        groups: dict[str, int] = {}
+        found = [-1] * len(self)
+        for row, key in usable.items():
+            if counts[key] > 1:
+                found[row] = groups.setdefault(key, len(groups))
+        return found
+
+    def head(self, count: int) -> "Collection":
+        """The first rows alone."""
+        return replace(
+            self,
+            names=self.names[:count],
+            given=self.given[:count],
+            items=self.items[:count],
+            problems={row: why for row, why in self.problems.items() if row < count},
+            frame=None if self.frame is None else self.frame[:count],
+        )
+
+    def describe(self) -> str:
+        """One or two lines for the terminal."""
+        things = {"image": "images", "text": "texts", "vector": "vectors", "table": "rows"}
+        label = "none" if self.label_column is None else self.label_column
+        if self.layout == "folder":
+            columns = "label = name of the folder"
+        else:
+            what = "features" if self.kind in ("table", "vector") else self.kind
+            columns = f"{what} = {listed(self.item_columns)}, label = {label}"
+        number = f"{len(self):,} {things[self.kind]}, {counted(len(self.classes), 'class')}"
+        line = f"{LAYOUTS[self.layout]}, {number}; {columns}"
+        remarks = [*self.notes, *self._shortcomings()]
+        return "\n".join([line, "; ".join(remarks)] if remarks else [line])
+
+    def _shortcomings(self) -> list[str]:
+        found = []
+        if missing := self.given.count(None):
+            found.append(f"{counted(missing, 'row')} without a label")
+        if self.problems:
+            reasons = Counter(self.problems.values()).most_common()
+            why = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+            found.append(f"{counted(len(self.problems), 'row')} cannot be used ({why})")
+        return found
+
+    @cached_property
+    def _keys(self) -> list[str]:
+        if self.kind == "table":
+            rows = self.items.itertuples(index=False, name=None)
+            return [_text_key(repr(row)) for row in rows]
+        if isinstance(self.items, np.ndarray):
+            form = f"{self.items.dtype} {self.items.shape[1:]} ".encode()
+            return [hashlib.sha256(form + row.tobytes()).hexdigest() for row in self.items]
+        return [_item_key(item) for item in self.items]
+
+
+def counted(number: int, what: str) -> str:
+    """As in "1 row", "2,000 rows" and "3 classes"."""
+    plural = "" if number == 1 else "es" if what.endswith("s") else "s"
+    return f"{number:,} {what}{plural}"
+
+
+def listed(names: Iterable[str], most: int = SHOWN) -> str:
+    """The first names, and how many more there are; all of them if only one is left."""
+    names = list(names)
+    if len(names) <= most + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+
+
+def _text_key(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _item_key(item: Path | bytes | str | None) -> str:
+    if isinstance(item, str):
+        return _text_key(item)
+    if isinstance(item, bytes):
+        return hashlib.sha256(item).hexdigest()
+    if item is None:
+        return ""
+    try:
+        with item.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError):  # missing, unreadable, or no path at all
+        return ""

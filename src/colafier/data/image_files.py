@@ -1,0 +1,94 @@
+"""Image files and bytes, told apart by name and first bytes; nothing is decoded here."""
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
+BEGINNINGS = {
+    b"\xff\xd8\xff": ".jpg",
+    b"\x89PNG\r\n\x1a\n": ".png",
+    b"GIF8": ".gif",
+    b"BM": ".bmp",
+    b"II*\x00": ".tif",
+    b"MM\x00*": ".tif",
+}
+
+ImageItem = Path | bytes | None
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a path ends as image files do."""
+    return os.path.splitext(name)[1].lower() in SUFFIXES
+
+
+def suffix_of(content: bytes) -> str | None:
+    """The usual file ending for these bytes; None if they are no image."""
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return ".webp"
+    return next((end for begin, end in BEGINNINGS.items() if content.startswith(begin)), None)
+
+
+def looks_like_image(value: Any) -> bool:
+    """Whether a cell can be an image: a path, bytes, or Hugging Face's pair of both."""
+    if isinstance(value, dict):
+        return looks_like_image(value.get("bytes") or value.get("path"))
+    if isinstance(value, bytes):
+        return suffix_of(value) is not None
+    return isinstance(value, str) and is_image_name(value)
+
+
+def item_of(cell: Any, folder: Path) -> ImageItem:
+    """The image of a cell; its path is relative to a folder. None for an empty cell."""
+    if isinstance(cell, dict):
+        content = cell.get("bytes")
+        return item_of(cell.get("path") if content is None else content, folder)
+    if isinstance(cell, bytes):
+        return cell
+    return folder / cell if isinstance(cell, str) and cell.strip() else None
+
+
+def name_of(cell: Any, row: int) -> str:
+    """What people call the image of a cell: its path, or the row number."""
+    if isinstance(cell, dict):
+        cell = cell.get("path")
+    return cell if isinstance(cell, str) and cell.strip() else str(row)
+
+
+def problem_of(item: ImageItem) -> str | None:
+    """Why an image cannot be used; None if nothing is wrong from outside."""
+    if item is None:
+        return "no image"
+    if isinstance(item, bytes):
+        return None if item else "zero bytes"
+    try:
+        found = os.stat(item)
+    except (OSError, ValueError):  # a NUL character in a path is a ValueError
+        return "missing file"
+    if not stat.S_ISREG(found.st_mode):
+        return "not a file"
+    return None if found.st_size else "zero bytes"
+
+
+def problems_of(items: Sequence[ImageItem]) -> dict[int, str]:
+    """The rows whose images cannot be used, with the reason."""
+    reasons = {row: problem_of(item) for row, item in enumerate(items)}
+    return {row: reason for row, reason in reasons.items() if reason is not None}
+
+
+def check_image_array(images: "np.ndarray[Any, Any]", name: str) -> None:
+    """Refuse arrays that are not images (n, h, w) or (n, h, w, c) of bytes."""
+    if images.dtype != np.uint8:
+        raise ValueError(
+            f"array {name} is {images.dtype} of shape {images.shape}: images must be uint8, "
+            "0 to 255; convert them, or give vectors of shape (n, d)"
+        )
+    if images.ndim == 4 and images.shape[3] not in (1, 3, 4):
+        raise ValueError(
+            f"array {name} has shape {images.shape}: images are (n, h, w, c) with 1, 3 or 4 "
+            f"channels last; move them with numpy.moveaxis({name}, 1, 3)"
+        )

@@ -1,0 +1,143 @@
+"""Rows to features, once: frozen backbones by name, tables, and a cache of what was computed."""
+
+import logging
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from colafier.embed.cache import Cache, content_key, default_folder
+from colafier.embed.progress import bar
+
+__all__ = ["NAMES", "Embedder", "content_key", "default_folder", "embed", "embedder"]
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["image", "text"]
+Floats = npt.NDArray[np.float32]
+NAMES: dict[Kind, str] = {"image": "efficientnet_lite0", "text": "minilm"}  # need no model hub
+STEP = 128  # rows between two moves of the bar
+KEEP = 1024  # new rows in a shard of the cache: at most so many are lost by a kill
+
+
+class Embedder(Protocol):
+    """A frozen backbone; `key` names all that decides its features: weights and preprocessing."""
+
+    name: str
+    key: str
+    num_features: int
+
+    def __call__(self, items: Sequence[Any]) -> tuple[Floats, dict[int, str]]:
+        """Features (n, d), zeros for items with a problem, and these problems by place."""
+
+
+def embedder(name: str, kind: Kind, size: int | None = None) -> Embedder:
+    """The embedder of this name; heavy packages are imported here, not before.
+
+    Args:
+        name: `efficientnet_lite0` (images), `minilm` (texts), `hf:NAME` or the folder of a
+            transformers model, or `auto`, see `choose`.
+        kind: What the rows are.
+        size: Side in pixels that images are brought to; None: the embedder's own.
+    """
+    if kind not in NAMES:
+        raise ValueError(f"rows to embed are of kind {' or '.join(NAMES)}, not {kind!r}")
+    if size is not None and (kind == "text" or size < 1):
+        raise ValueError(f"size is a number of pixels of images, not {size} for {kind}s")
+    if name == "auto":
+        name = choose(kind)
+    if name == "efficientnet_lite0" and kind == "image":
+        from colafier.embed.efficientnet_lite import LiteEmbedder
+
+        return LiteEmbedder(size)
+    if name == "minilm" and kind == "text":
+        from colafier.embed.texts import MiniLM
+
+        return MiniLM()
+    if name in NAMES.values() or not (name.startswith("hf:") or Path(name).is_dir()):
+        raise ValueError(
+            f"no embedder {name!r} for {kind}s; there are {NAMES[kind]}, auto, hf:NAME, and the "
+            "path of the folder of a transformers model"
+        )
+    from colafier.embed.hub import open_model
+
+    return open_model(name, kind, size)
+
+
+def choose(kind: Kind) -> str:
+    """What `auto` is: a strong model from the cache of the Hugging Face hub, else our own.
+
+    Nothing is downloaded, and the choice is logged.
+    """
+    name = NAMES[kind]
+    if find_spec("transformers") and find_spec("huggingface_hub"):
+        from colafier.embed import hub
+
+        name = next((f"hf:{model}" for model in hub.CACHED[kind] if hub.cached(model, kind)), name)
+    log.info("%ss are embedded by %s, chosen from what is on this machine", kind, name)
+    return name
+
+
+def embed(
+    items: Sequence[Any],
+    content_keys: Sequence[str],
+    embedder: Embedder,
+    *,
+    cache: Path | None,
+    progress: bool = True,
+) -> tuple[Floats, dict[int, str]]:
+    """Features (n, d) of all rows, zeros for rows with a problem, and these problems by row.
+
+    Rows of the same content are embedded once. Rows with a problem are not cached.
+
+    Args:
+        items: Images as `images.decode` takes them, or texts.
+        content_keys: One for each row, see `content_key`; empty: of this row nothing is kept.
+        embedder: From the function `embedder`.
+        cache: Its folder, such as `default_folder()`; None: no cache.
+        progress: Whether to show a bar.
+    """
+    if len(items) != len(content_keys):
+        raise ValueError(f"{len(items)} rows but {len(content_keys)} content keys")
+    features = np.zeros((len(items), embedder.num_features), np.float32)
+    store = Cache(cache, embedder.name, embedder.key, embedder.num_features) if cache else None
+    known = store.read(content_keys, features) if store else np.zeros(len(items), bool)  # (n,)
+    twins = _twins(np.flatnonzero(~known).tolist(), content_keys)
+    fresh = [row for row, twin in twins.items() if row == twin]
+    problems: dict[int, str] = {}
+    with bar(f"embedding with {embedder.name}", len(items), progress) as advance:
+        advance(len(items) - len(fresh))
+        for rows in _cut(fresh, KEEP):
+            for part in _cut(rows, STEP):
+                features[part], reasons = _checked(embedder, [items[row] for row in part])
+                problems |= {part[place]: reason for place, reason in reasons.items()}
+                advance(len(part))
+            good = [row for row in rows if row not in problems and content_keys[row]]
+            if store and not store.write([content_keys[row] for row in good], features[good]):
+                store = None  # it has warned; once is enough
+    for row, twin in twins.items():
+        if row != twin:  # one by one: all at once would need the features twice
+            features[row] = features[twin]
+    return features, {row: problems[twin] for row, twin in twins.items() if twin in problems}
+
+
+def _twins(rows: list[int], content_keys: Sequence[str]) -> dict[int, int]:
+    """For each row the first of the same content; a row without a key is like no other."""
+    first: dict[str | int, int] = {}
+    return {row: first.setdefault(content_keys[row] or row, row) for row in rows}
+
+
+def _cut(rows: list[int], size: int) -> list[list[int]]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def _checked(embedder: Embedder, items: list[Any]) -> tuple[Floats, dict[int, str]]:
+    """Features of some rows; one with numbers that are not finite is a problem as well."""
+    features, problems = embedder(items)
+    for place in np.flatnonzero(~np.isfinite(features).all(1)).tolist():
+        problems[place] = f"{embedder.name} gave numbers that are not finite"
+        features[place] = 0
+    return features, problems

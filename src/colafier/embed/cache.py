@@ -1,0 +1,152 @@
+"""Features on disk by content: a row that was embedded once is read, whatever file it is in.
+
+One folder per embedder holds shards that are written once and never changed. A shard has a random
+name and appears whole, so several processes can work side by side, and a kill loses at most the
+rows since the last shard. The keys in the shards are the index; the checksums of the zip format
+show damage, and a damaged shard is removed and its rows are computed again.
+"""
+
+import hashlib
+import logging
+import os
+import re
+import sys
+import uuid
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from colafier.embed.extras import file_digest
+from colafier.files import whole
+
+log = logging.getLogger(__name__)
+
+Floats = npt.NDArray[np.float32]
+VERSION = "1"  # of the layout; part of the folder's name
+DAMAGED = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, NotImplementedError)
+
+
+def default_folder() -> Path:
+    """`COLAFIER_CACHE`, or the place that the system has for caches."""
+    if chosen := os.environ.get("COLAFIER_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "colafier"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "colafier" / "cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "colafier"
+
+
+def content_key(item: str | bytes | Path | npt.NDArray[np.generic]) -> str:
+    """A key of what a row holds: of a file its bytes, not its name.
+
+    A file that is not there has a key too: its row will be recorded as unreadable, not cached.
+    """
+    if isinstance(item, Path):
+        return "bytes:" + file_digest(item) if item.is_file() else f"missing:{item}"
+    if isinstance(item, str):
+        return "text:" + hashlib.sha256(item.encode(errors="surrogatepass")).hexdigest()
+    if isinstance(item, np.ndarray):
+        digest = hashlib.sha256(f"{item.dtype.str}{item.shape}".encode())
+        digest.update(np.ascontiguousarray(item).data)
+        return "array:" + digest.hexdigest()
+    return "bytes:" + hashlib.sha256(item).hexdigest()
+
+
+class Cache:
+    """The features of one embedder.
+
+    Args:
+        folder: Of the whole cache.
+        name: Of the embedder, for people who look into the folder.
+        key: Of the embedder: everything that decides its features.
+        num_features: Numbers per row.
+    """
+
+    def __init__(self, folder: Path, name: str, key: str, num_features: int) -> None:
+        self.key = key
+        self.num_features = num_features
+        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+        readable = re.sub(r"[^\w.-]+", "_", name)[-60:]
+        self.folder = folder / f"features-{VERSION}" / f"{readable}-{digest}"
+
+    def read(self, content_keys: Sequence[str], out: Floats) -> npt.NDArray[np.bool_]:
+        """Fill the rows of `out` (n, d) that are known; which these are (n,)."""
+        known = np.zeros(len(content_keys), bool)
+        rows: dict[bytes, list[int]] = {}
+        for row, content in enumerate(content_keys):
+            rows.setdefault(self._row_key(content), []).append(row)
+        for shard in self._shards():
+            try:
+                self._read_shard(shard, rows, known, out)
+            except FileNotFoundError:
+                pass  # another process removed it
+            except OSError as error:
+                log.warning("the cached features in %s cannot be read (%s)", shard, error)
+            except DAMAGED as error:
+                log.warning("the cached features in %s are damaged (%s); removed", shard, error)
+                self._remove(shard)
+        return known
+
+    def write(self, content_keys: Sequence[str], features: Floats) -> bool:
+        """Add rows as one shard; False, with a warning, if the disk does not take them."""
+        if not len(content_keys):
+            return True
+        keys = np.frombuffer(b"".join(map(self._row_key, content_keys)), np.uint8)  # (m * 32,)
+        path = self.folder / f"{uuid.uuid4().hex}.npz"
+        try:
+            with whole(path) as partial, partial.open("wb") as file:
+                np.savez(file, keys=keys.reshape(-1, 32), features=features)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            log.warning("features are not cached in %s: %s", self.folder, error)
+            return False
+        return True
+
+    def _row_key(self, content: str) -> bytes:
+        return hashlib.sha256(f"{self.key}\n{content}".encode(errors="surrogatepass")).digest()
+
+    def _shards(self) -> list[Path]:
+        try:
+            return sorted(self.folder.glob("*.npz"))
+        except OSError as error:
+            log.warning("the cache in %s cannot be read: %s", self.folder, error)
+            return []
+
+    def _read_shard(
+        self,
+        path: Path,
+        rows: dict[bytes, list[int]],
+        known: npt.NDArray[np.bool_],
+        out: Floats,
+    ) -> None:
+        """Copy the rows of one shard that are wanted; nothing of a shard that is damaged."""
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            keys = stored["keys"]  # (m, 32)
+            if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != 32:
+                raise ValueError(f"keys of {keys.dtype} and shape {keys.shape}")
+            wanted = [
+                (place, row)
+                for place, key in enumerate(keys)
+                for row in rows.get(key.tobytes(), ())
+                if not known[row]
+            ]
+            if not wanted:
+                return
+            features = stored["features"]  # (m, d)
+            if features.dtype != np.float32 or features.shape != (len(keys), self.num_features):
+                raise ValueError(f"features of {features.dtype} and shape {features.shape}")
+        places, found = np.array(wanted).T
+        out[found] = features[places]
+        known[found] = True
+
+    def _remove(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("%s cannot be removed: %s", path, error)

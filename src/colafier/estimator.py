@@ -1,0 +1,251 @@
+"""Classifiers for noisy labels that follow the rules of scikit-learn."""
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from colafier import inference
+from colafier.audit.actions import PRECISION
+from colafier.audit.table import table
+from colafier.fitting import Judged, judge, recipe
+from colafier.inputs import (
+    Array,
+    Channels,
+    ImageLayout,
+    Labels,
+    as_tensor,
+    same_rows,
+    trusted_mask,
+)
+
+Net = str | nn.Module | Callable[[], nn.Module]
+
+
+class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Learns from labels of which some are wrong, and says which.
+
+    X holds vectors (n, d), which are taken as features, or images (n, h, w), (n, h, w, c) or
+    (n, c, h, w), on which nets are trained from scratch. The axis of the channels is the first or
+    the last one of an image, whichever alone has the length 1, 3 or 4; any other shape is refused
+    unless `channels` is given. Pixels are whole numbers from 0 to 255, or floats from 0 to 1, or
+    floats from 0 to 255 if one is above 1; floats are rounded to bytes. New images must be like
+    those of `fit`.
+
+    Args:
+        method: A name from `colafier.methods.available()`.
+        hyper: Hyper-parameters of the method by name.
+        net: A name, a module, or a function that makes one, see `colafier.nets.net_factory`; this
+            and the four that follow are by default chosen by the shape and the number of rows.
+        epochs: How often the rows are walked through.
+        batch_size: Rows in one step.
+        lr: Learning rate.
+        weight_decay: Weight decay.
+        precision: How likely a suggested class must be for a relabel, 0.5 to 1.
+        flip: Whether a mirrored image keeps its class.
+        channels: `first` or `last`, for images whose shape does not tell.
+        missing_label: What stands in y where a row has no label: such a row is predicted, never
+            trained on. None also finds NaN and NA among texts and objects, as pandas writes them.
+        random_state: Seed or generator; with the same seed the result is the same.
+        verbose: Whether a terminal shows a bar.
+
+    Attributes:
+        classes_: The classes (c,), sorted.
+        n_features_in_: Numbers in one row.
+        feature_names_in_: Names of the columns, if X was a DataFrame with texts as names.
+        labels_: Purified labels (n,), written as in y; rows without a label keep what y has.
+        label_quality_: Probability that the given label is right (n,); NaN where there is none.
+        issues_: Table with one line for each row, see `colafier.audit.table`; with X's index.
+        noise_rate_: Estimated share of wrong labels.
+        noise_rate_interval_: Its 95 % interval.
+        history_: Figures of each epoch.
+        classifier_: The trained module; takes normalized rows, gives logits.
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str = "colafier",
+        hyper: Mapping[str, Any] | None = None,
+        net: Net | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        precision: float = PRECISION,
+        flip: bool = True,
+        channels: Channels | None = None,
+        missing_label: Any = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.hyper = hyper
+        self.net = net
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.precision = precision
+        self.flip = flip
+        self.channels = channels
+        self.missing_label = missing_label
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, *, trusted: Any = None) -> Self:
+        """Train, and judge the labels.
+
+        Args:
+            X: Vectors or images, one for each row.
+            y: Given labels (n,), numbers or texts.
+            trusted: Mask of rows (n,) whose label a person decided: they are never changed.
+        """
+        x = self._first_rows(X)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but y is None")
+        check_consistent_length(X, y)
+        labels = Labels.of(y, self.missing_label)
+        method, hyper = self._chosen_method()
+        how = recipe(
+            tuple(x.shape[1:]),
+            int((labels.given >= 0).sum()),
+            method=method,
+            hyper=hyper,
+            net=self.net,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            flip=self.flip,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            precision=self.precision,
+        )
+        with torch.random.fork_rng(devices=[]):  # training seeds torch's own generator
+            judged = judge(
+                x,
+                labels.given,
+                len(labels.classes),
+                how,
+                trusted=trusted_mask(trusted, labels.given),
+                groups=same_rows(x),
+                progress=self.verbose,
+            )
+        self._keep(labels, judged, getattr(X, "index", None))
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities (n, c), in the order of `classes_`."""
+        check_is_fitted(self)
+        p = inference.predict(self.classifier_, self._rows(X), self._normalize).double()  # (n, c)
+        return (p / p.sum(1, keepdim=True)).numpy()
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class of each row (n,)."""
+        p = self.predict_proba(X)
+        predicted: Array = self.classes_[p.argmax(1)]
+        return predicted
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _chosen_method(self) -> tuple[str, dict[str, Any]]:
+        return self.method, dict(self.hyper or {})
+
+    def _first_rows(self, X: Any) -> Tensor:
+        """Rows of `fit`, which decide what later ones must look like."""
+        self._layout: ImageLayout | None = None
+        if np.ndim(X) in (3, 4):
+            images = _images(X)
+            self._layout = ImageLayout.of(images, self.channels)
+            self.n_features_in_ = prod(self._layout.row_shape)
+            vars(self).pop("feature_names_in_", None)  # of an earlier fit
+            return self._layout.bring(images)
+        return as_tensor(validate_data(self, X, dtype=np.float32))
+
+    def _rows(self, X: Any) -> Tensor:
+        if self._layout is not None:
+            return self._layout.bring(_images(X))
+        return as_tensor(validate_data(self, X, dtype=np.float32, reset=False))
+
+    def _keep(self, labels: Labels, judged: Judged, index: Any) -> None:
+        found = judged.found
+        self.classes_ = labels.classes
+        self.labels_ = labels.written(judged.decided.labels)
+        self.issues_ = table(
+            labels.classes.tolist(),
+            labels.given,
+            judged.p.argmax(1),
+            found.quality,
+            judged.decided,
+            judged.lid,
+        ).infer_objects()
+        if index is not None:
+            self.issues_.index = index
+        self.label_quality_ = self.issues_["label_quality"].to_numpy(copy=True)
+        self.noise_rate_ = found.rate
+        self.noise_rate_interval_ = found.interval
+        self.history_ = judged.history.epochs
+        self.classifier_ = judged.classifier
+        self._normalize = judged.normalize
+
+
+class ColafierClassifier(NoisyLabelClassifier):
+    """CoLafier as an estimator: `NoisyLabelClassifier` with this method.
+
+    Args:
+        variant: `adaptive` (ours), `paper` or `authors`; see `colafier.variants`.
+        hyper: Further hyper-parameters of CoLafier by name.
+        net: This and all that follow, and the attributes: see `NoisyLabelClassifier`.
+    """
+
+    def __init__(
+        self,
+        *,
+        variant: str = "adaptive",
+        hyper: Mapping[str, Any] | None = None,
+        net: Net | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        precision: float = PRECISION,
+        flip: bool = True,
+        channels: Channels | None = None,
+        missing_label: Any = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            hyper=hyper,
+            net=net,
+            epochs=epochs,
+            batch_size=batch_size,
+            lr=lr,
+            weight_decay=weight_decay,
+            precision=precision,
+            flip=flip,
+            channels=channels,
+            missing_label=missing_label,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.variant = variant
+
+    def _chosen_method(self) -> tuple[str, dict[str, Any]]:
+        return "colafier", {"variant": self.variant, **(self.hyper or {})}
+
+
+def _images(X: Any) -> Array:
+    images: Array = check_array(X, dtype=None, allow_nd=True, input_name="X")
+    if images.dtype.kind not in "biuf":
+        raise ValueError(f"pixels must be numbers, not {images.dtype}")
+    return images

@@ -1,0 +1,165 @@
+"""Rows with doubtful labels in; a classifier, and what is believed of each label, out."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from colafier.audit import witnesses
+from colafier.audit.actions import PRECISION, Decisions, decide
+from colafier.audit.posterior import Posterior, posterior
+from colafier.data.trainset import Rows
+from colafier.data.views import Normalize
+from colafier.flow import Purified
+from colafier.methods import build
+from colafier.nets import net_factory
+from colafier.train.optimizers import OptimizerSettings
+from colafier.train.records import History
+from colafier.train.trainer import fit
+
+FEWEST_STEPS = 400  # of a run on vectors: small data sets are walked more often
+LARGEST_BATCH = 512
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a classifier is trained, and how sure a relabel must be."""
+
+    method: str = "colafier"
+    hyper: Mapping[str, Any] = field(default_factory=dict)
+    net: str | nn.Module | Callable[[], nn.Module] = "mlp"
+    epochs: int = 8
+    batch_size: int = LARGEST_BATCH
+    lr: float = 1e-3
+    weight_decay: float = 1e-3
+    flip: bool = True
+    seed: int = 0
+    precision: float = PRECISION
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of a training set."""
+
+    classifier: nn.Module
+    normalize: Normalize
+    p: Tensor  # (n, c) the classifier's probabilities
+    found: Posterior
+    decided: Decisions
+    lid: Tensor  # (n,) not a number where there is none
+    history: History
+    agreement: float | None  # with given labels that were not learned from; None: not known
+
+
+def recipe(row_shape: tuple[int, ...], n: int, **given: Any) -> Recipe:
+    """The default for rows of this shape and number, with what is given in place of it.
+
+    Vectors take a small perceptron and a few walks; images take the paper's nets and schedule.
+    """
+    if len(row_shape) == 1:
+        batch = max(16, min(LARGEST_BATCH, n // 20))
+        epochs = max(8, ceil(FEWEST_STEPS * batch / max(n, 1)))
+        chosen: dict[str, Any] = {"net": "mlp", "batch_size": batch, "epochs": epochs}
+        if given.get("method", "colafier") == "colafier":
+            # The witnesses are the check here, so that every row can be learned from.
+            chosen["hyper"] = {"holdout": False, **given.pop("hyper", {})}
+    else:
+        small = min(row_shape[1:]) < 20
+        chosen = {"net": "convnet" if small else "resnet10", "batch_size": 128, "epochs": 40}
+    return Recipe(**{**chosen, **{name: v for name, v in given.items() if v is not None}})
+
+
+def judge(
+    x: Tensor,
+    given: Tensor,
+    num_classes: int,
+    how: Recipe,
+    *,
+    trusted: Tensor | None = None,
+    groups: Tensor | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
+    progress: bool = False,
+) -> Judged:
+    """Train on rows with doubtful labels and say what is believed of each.
+
+    Args:
+        x: Vectors (n, d) as floats, or images (n, c, h, w) as bytes.
+        given: Labels (n,), -1 where there is none.
+        num_classes: Number of classes.
+        how: How to train.
+        trusted: Rows whose label a person decided, as a boolean mask.
+        groups: For each row its group of exact duplicates, -1 for none.
+        folder: Gets `metrics.jsonl` and a checkpoint.
+        resume: Go on from the checkpoint in the folder, if there is one.
+        progress: Whether a terminal shows bars.
+    """
+    method = build(how.method, **how.hyper)
+    rows = Rows(
+        x,
+        given,
+        num_classes,
+        view_names=method.views,
+        batch_size=how.batch_size,
+        seed=how.seed,
+        flip=how.flip,
+        trusted=trusted,
+    )
+    history = fit(
+        method,
+        rows,
+        net_factory(how.net, rows.row_shape, num_classes),
+        epochs=how.epochs,
+        optimizer=OptimizerSettings(lr=how.lr, weight_decay=how.weight_decay),
+        seed=how.seed,
+        folder=folder,
+        resume=resume,
+        progress=progress,
+    )
+    p = rows.predict(method.deployed())  # (n, c)
+    purified = method.purify(rows)
+    found, may_move, agreement = _believe(rows, p, purified, how)
+    decided = decide(
+        found,
+        p,
+        rows.given,
+        trusted=rows.trusted,
+        groups=groups,
+        may_move=may_move,
+        precision=how.precision,
+    )
+    lid = purified.columns.get("lid", torch.full((rows.n,), torch.nan)).cpu()
+    classifier = method.deployed().cpu().eval()
+    return Judged(classifier, rows.normalize, p, found, decided, lid, history, agreement)
+
+
+def _believe(
+    rows: Rows, p: Tensor, purified: Purified, how: Recipe
+) -> tuple[Posterior, Tensor | None, float | None]:
+    """The posterior, the rows that may move (None: all), and the agreement on unseen labels."""
+    if x_is_vectors(rows.x):
+        said = witnesses.cross_fit(
+            rows.x,
+            rows.given,
+            rows.num_classes,
+            rows.normalize,
+            trusted=rows.trusted,
+            seed=how.seed,
+        )
+        met = (said.argmax(1) == rows.given)[rows.labelled]
+        both = (p.clamp(min=1e-6).log() + said.clamp(min=1e-6).log()).div(2).softmax(1)  # (n, c)
+        return posterior(both, rows.given, rows.trusted), None, float(met.float().mean())
+    found = posterior(p, rows.given, rows.trusted)
+    suggested = found.probabilities.argmax(1)
+    note = purified.notes.get("agreement")
+    agreement = float(note) if isinstance(note, int | float) and note else None
+    return found, purified.labels.cpu() == suggested, agreement
+
+
+def x_is_vectors(x: Tensor) -> bool:
+    """Whether rows are vectors: features that another net made, or the columns of a table."""
+    return x.dim() == 2

