@@ -147,7 +147,7 @@ def test_colafier_commands_are_understood(words: list[str]) -> None:
     _, name, *options = words
     command = get_command(app).commands[name]  # type: ignore[attr-defined]
     chosen = {k: v for k, v in command.make_context(name, options).params.items() if v is not None}
-    if chosen.get("resume"):
+    if chosen.get("resume") or name in ("purify", "predict", "check", "export"):
         return
     if name == "noise":
         chosen["noise"] = chosen["spec"]

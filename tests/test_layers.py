@@ -22,6 +22,8 @@ LAYERS = (
         "numbers",
         "purify",
         "serving",
+        "inputs",
+        "find_issues",
         "estimator",
         "bench",
     ),

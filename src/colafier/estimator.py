@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from colafier import inference
 from colafier.audit.actions import PRECISION
 from colafier.audit.table import table
-from colafier.fitting import Judged, judge, recipe
+from colafier.fitting import Judged, Recipe, judge, recipe
 from colafier.inputs import (
     Array,
     Channels,
@@ -112,27 +112,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             raise ValueError(f"{type(self).__name__} requires y to be passed, but y is None")
         check_consistent_length(X, y)
         labels = Labels.of(y, self.missing_label)
-        method, hyper = self._chosen_method()
-        how = recipe(
-            tuple(x.shape[1:]),
-            int((labels.given >= 0).sum()),
-            method=method,
-            hyper=hyper,
-            net=self.net,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
-            flip=self.flip,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            precision=self.precision,
-        )
         with torch.random.fork_rng(devices=[]):  # training seeds torch's own generator
             judged = judge(
                 x,
                 labels.given,
                 len(labels.classes),
-                how,
+                self._recipe(tuple(x.shape[1:]), int((labels.given >= 0).sum())),
                 trusted=trusted_mask(trusted, labels.given),
                 groups=same_rows(x),
                 progress=self.verbose,
@@ -160,6 +145,23 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _chosen_method(self) -> tuple[str, dict[str, Any]]:
         return self.method, dict(self.hyper or {})
 
+    def _recipe(self, row_shape: tuple[int, ...], labelled: int) -> Recipe:
+        method, hyper = self._chosen_method()
+        return recipe(
+            row_shape,
+            labelled,
+            method=method,
+            hyper=hyper,
+            net=self.net,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            flip=self.flip,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            precision=self.precision,
+        )
+
     def _first_rows(self, X: Any) -> Tensor:
         """Rows of `fit`, which decide what later ones must look like."""
         self._layout: ImageLayout | None = None
@@ -167,7 +169,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             images = _images(X)
             self._layout = ImageLayout.of(images, self.channels)
             self.n_features_in_ = prod(self._layout.row_shape)
-            vars(self).pop("feature_names_in_", None)  # of an earlier fit
+            if hasattr(self, "feature_names_in_"):  # of an earlier fit
+                del self.feature_names_in_
             return self._layout.bring(images)
         return as_tensor(validate_data(self, X, dtype=np.float32))
 
