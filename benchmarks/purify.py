@@ -30,6 +30,7 @@ from colafier.data import noise, sources
 from colafier.data.sources import Source
 from colafier.data.views import Normalize
 from colafier.functional import gce
+from colafier.settings import read_pairs
 from colafier.train import records
 
 KNOWN = ("aggregate", "random1", "random2", "random3", "worst")
@@ -74,12 +75,10 @@ def figures(
     return found
 
 
-def ours(
-    x: Tensor, test_x: Tensor, given: Tensor, source: Source, seed: int, precision: float | None
-) -> dict[str, Any]:
+def ours(x: Tensor, test_x: Tensor, given: Tensor, source: Source, **chosen: Any) -> dict[str, Any]:
     """`colafier purify` from the features on."""
     begin = time.perf_counter()
-    how = fitting.recipe(tuple(x.shape[1:]), len(x), seed=seed, precision=precision)
+    how = fitting.recipe(tuple(x.shape[1:]), len(x), **chosen)
     judged = fitting.judge(x, given, source.num_classes, how)
     seconds = time.perf_counter() - begin
     decided, found = judged.decided, judged.found
@@ -150,15 +149,17 @@ def main() -> None:
     parser.add_argument("--labels", nargs="+", default=["random2"], help="sets, clean, or noise")
     parser.add_argument("--tools", nargs="+", default=["colafier", "gce_em", "cleanlab"])
     parser.add_argument("--precision", type=float)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    chosen = {"seed": args.seed, "precision": args.precision, "hyper": read_pairs(args.set)}
 
     source = sources.cifar10(args.data)
     x, test_x = features_of(source)
     for name in args.labels:
         given = labels_of(name, source, args.human, args.seed)
         tools: dict[str, Callable[[], dict[str, Any]]] = {
-            "colafier": lambda y=given: ours(x, test_x, y, source, args.seed, args.precision),
+            "colafier": lambda y=given: ours(x, test_x, y, source, **chosen),
             "gce_em": lambda y=given: gce_em(x, test_x, y, source, args.seed),
             "cleanlab": lambda y=given: cleanlab_probe(x, y, source),
         }

@@ -225,6 +225,8 @@ def test_demo_shows_both_methods(tmp_path: Path) -> None:
     colafier("demo", "--epochs", "1", "--out", str(out))  # again, over the older one
 
 
-@pytest.mark.parametrize("command", ["demo", "train", "methods", "noise"])
+@pytest.mark.parametrize(
+    "command", ["demo", "train", "methods", "noise", "purify", "predict", "check", "export"]
+)
 def test_help_teaches_with_examples(command: str) -> None:
     assert f"• colafier {command}" in colafier(command, "--help")

@@ -20,6 +20,7 @@ LAYERS = (
         "runs",
         "fitting",
         "numbers",
+        "run_folder",
         "purify",
         "serving",
         "inputs",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from colafier.terminal import console, interruptible, mistakes_explained
+from colafier.terminal import MENDABLE, console, interruptible, mistakes_explained
 
 FAILED = 1
 
@@ -17,12 +17,16 @@ Features = Annotated[
     list[str] | None, typer.Option(help="Column with numbers or categories; repeatable.")
 ]
 Label = Annotated[str | None, typer.Option(help="Column with the labels.")]
+Missing = Annotated[
+    list[str] | None, typer.Option(help="Text that stands for no label; repeatable.")
+]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not keep embeddings.")]
 Model = Annotated[Path, typer.Argument(help="Folder of the model: OUT/model of a run.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
 
 def purify(
+    context: typer.Context,
     source: Annotated[
         str | None,
         typer.Argument(help="Folder of class folders, .csv, .tsv, .parquet or .npz."),
@@ -32,10 +36,8 @@ def purify(
     text: Text = None,
     features: Features = None,
     label: Label = None,
-    missing: Annotated[
-        list[str] | None, typer.Option(help="Text that stands for no label; repeatable.")
-    ] = None,
-    precision: Annotated[float, typer.Option(help="How sure a relabel must be, 0.5 to 1.")] = 0.6,
+    missing: Missing = None,
+    precision: Annotated[float, typer.Option(help="How sure a relabel must be, 0.5 to 1.")] = 0.5,
     lane: Annotated[
         str, typer.Option(help="frozen: embed, then train small heads. scratch: train a CNN.")
     ] = "frozen",
@@ -74,12 +76,11 @@ def purify(
     and why; OUT/model is the classifier; OUT/summary.json says how many labels are wrong.
     """
     from colafier import purify as pipeline
-    from colafier.train.checkpoint import CheckpointError
+    from colafier.run_folder import LABELS, MODEL
 
     with mistakes_explained():
         if resume is not None:
-            if source is not None or out is not None or overwrite:
-                raise ValueError("--resume OUT goes alone: all else is as the run was started")
+            _alone(context, "resume")
             folder, options = resume, pipeline.options_of(resume)
         else:
             if source is None or out is None:
@@ -93,7 +94,7 @@ def purify(
                 missing=("", *(missing or ())),
             )  # fmt: skip
     with (
-        mistakes_explained((ValueError, OSError, ModuleNotFoundError, CheckpointError)),
+        mistakes_explained(),  # a checkpoint that does not fit is a ValueError, too
         interruptible(f"go on with: colafier purify --resume {folder}"),
     ):
         outcome = pipeline.purify(
@@ -101,7 +102,7 @@ def purify(
         )
     console.print(_overview(outcome.summary))
     _show_first(pipeline.ranked(outcome.table))
-    _say(f"All rows are in {folder / pipeline.LABELS}, the model is in {folder / pipeline.MODEL}.")
+    _say(f"All rows are in {folder / LABELS}, the model is in {folder / MODEL}.")
 
 
 def predict(
@@ -122,7 +123,7 @@ def predict(
     from colafier import serving
 
     with mistakes_explained(), interruptible("nothing was written"):
-        _free(out, overwrite)
+        _free(out, overwrite, new)
         columns = serving.Columns(image, text, tuple(features) if features else None)
         lines = serving.predict(model, new, columns, cache=not no_cache)
         _save(lines, out)
@@ -142,32 +143,37 @@ def check(
     text: Text = None,
     features: Features = None,
     label: Label = None,
+    missing: Missing = None,
     overwrite: Overwrite = False,
     no_cache: NoCache = False,
 ) -> None:
     """Audit new labels with an existing model; exit code 1 if too many are wrong.
 
     - `colafier check out/model delivery.csv --label label --fail-above 0.05 -o audit.csv`
+
+    It also fails if too many rows have a class that the model does not know.
     """
     from colafier import serving
 
     with mistakes_explained(), interruptible("nothing was written"):
         if out is not None:
-            _free(out, overwrite)
-        columns = serving.Columns(image, text, tuple(features) if features else None, label)
+            _free(out, overwrite, new)
+        columns = serving.Columns(
+            image, text, tuple(features) if features else None, label, ("", *(missing or ()))
+        )
         lines, summary = serving.check(model, new, columns, cache=not no_cache)
         if out is not None:
             _save(lines, out)
-    rate = summary["estimated_noise_rate"]
+    rate, unknown = summary["estimated_noise_rate"], summary["unknown_classes"]
     low, high = summary["estimated_noise_interval"]
-    verdict = "FAIL" if rate > fail_above else "ok"
+    failed = max(rate, unknown / (unknown + summary["labelled"])) > fail_above
     _say(
-        f"{verdict}: about {rate:.1%} of {summary['labelled']:,} labels are wrong "
-        f"({low:.1%} to {high:.1%}); the limit is {fail_above:.1%}."
+        f"{'FAIL' if failed else 'ok'}: about {rate:.1%} of {summary['labelled']:,} labels are "
+        f"wrong ({low:.1%} to {high:.1%}); the limit is {fail_above:.1%}."
     )
-    if summary["unknown_classes"]:
-        _say(f"{summary['unknown_classes']:,} rows have a class that the model does not know.")
-    if rate > fail_above:
+    if unknown:
+        _say(f"{unknown:,} more have a class that the model does not know.")
+    if failed:
         raise typer.Exit(FAILED)
 
 
@@ -190,7 +196,7 @@ def export(
     from colafier import serving
 
     path = out or model / "model.onnx"
-    with mistakes_explained():
+    with mistakes_explained((*MENDABLE, RuntimeError)):  # of a file that differs from torch
         if not onnx:
             raise ValueError("say which format: colafier export MODEL --onnx")
         _free(path, overwrite)
@@ -206,7 +212,18 @@ def _say(line: str) -> None:
     console.print(line, soft_wrap=True)
 
 
-def _free(path: Path, overwrite: bool) -> None:
+def _alone(context: typer.Context, option: str) -> None:
+    """A run goes on as it was started, so nothing else may be given."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name != option and source is not None and source.name == "COMMANDLINE":
+            word = "SOURCE" if name == "source" else "--" + name.replace("_", "-")
+            raise ValueError(f"--{option} OUT goes alone, without {word}: all is as at the start")
+
+
+def _free(path: Path, overwrite: bool, source: Path | None = None) -> None:
+    if source is not None and path.resolve() == source.resolve():
+        raise ValueError(f"{path} is the source, which is never changed; give another --out")
     if path.exists() and not overwrite:
         raise FileExistsError(f"{path} exists; give --overwrite or another --out")
 
@@ -240,14 +257,13 @@ def _overview(summary: dict[str, Any]) -> Table:
 def _show_first(lines: Any, count: int = 8) -> None:
     shown = Table("row", "given", "suggested", "quality", "action", "reason")
     for line in lines.head(count).itertuples():
-        quality = "" if line.label_quality != line.label_quality else f"{line.label_quality:.3f}"
-        shown.add_row(
-            line.name,
-            str(line.given_label),
-            str(line.suggested_label),
-            quality,
-            line.action,
-            line.reason,
-        )
+        quality = _cell(line.label_quality) and f"{line.label_quality:.3f}"
+        labels = _cell(line.given_label), _cell(line.suggested_label)
+        shown.add_row(line.name, *labels, quality, line.action, line.reason)
     if shown.row_count:
         console.print(shown)
+
+
+def _cell(value: Any) -> str:
+    """Text of a value; empty where there is none."""
+    return "" if value is None or value != value else str(value)

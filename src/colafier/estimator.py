@@ -5,6 +5,7 @@ from math import prod
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
@@ -109,7 +110,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """
         x = self._first_rows(X)
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but y is None")
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
         check_consistent_length(X, y)
         labels = Labels.of(y, self.missing_label)
         with torch.random.fork_rng(devices=[]):  # training seeds torch's own generator
@@ -122,12 +125,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 groups=same_rows(x),
                 progress=self.verbose,
             )
-        self._keep(labels, judged, getattr(X, "index", None))
+        self._keep(labels, judged, X.index if isinstance(X, pd.DataFrame) else None)
         return self
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities (n, c), in the order of `classes_`."""
-        check_is_fitted(self)
+        check_is_fitted(self, "classifier_")
         p = inference.predict(self.classifier_, self._rows(X), self._normalize).double()  # (n, c)
         return (p / p.sum(1, keepdim=True)).numpy()
 
@@ -165,7 +168,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _first_rows(self, X: Any) -> Tensor:
         """Rows of `fit`, which decide what later ones must look like."""
         self._layout: ImageLayout | None = None
-        if np.ndim(X) in (3, 4):
+        if _axes(X) in (3, 4):
             images = _images(X)
             self._layout = ImageLayout.of(images, self.channels)
             self.n_features_in_ = prod(self._layout.row_shape)
@@ -179,7 +182,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return self._layout.bring(_images(X))
         return as_tensor(validate_data(self, X, dtype=np.float32, reset=False))
 
-    def _keep(self, labels: Labels, judged: Judged, index: Any) -> None:
+    def _keep(self, labels: Labels, judged: Judged, index: pd.Index | None) -> None:
         found = judged.found
         self.classes_ = labels.classes
         self.labels_ = labels.written(judged.decided.labels)
@@ -245,6 +248,11 @@ class ColafierClassifier(NoisyLabelClassifier):
 
     def _chosen_method(self) -> tuple[str, dict[str, Any]]:
         return "colafier", {"variant": self.variant, **(self.hyper or {})}
+
+
+def _axes(X: Any) -> int:
+    shape = getattr(X, "shape", None)
+    return np.asarray(X).ndim if shape is None else len(shape)
 
 
 def _images(X: Any) -> Array:

@@ -23,6 +23,7 @@ from colafier.train.trainer import fit
 
 FEWEST_STEPS = 400  # of a run on vectors: small data sets are walked more often
 LARGEST_BATCH = 512
+WITNESSES = 0.7  # their share in what is believed of a row; the classifier has seen its label
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def recipe(row_shape: tuple[int, ...], n: int, **given: Any) -> Recipe:
         chosen: dict[str, Any] = {"net": "mlp", "batch_size": batch, "epochs": epochs}
         if given.get("method", "colafier") == "colafier":
             # The witnesses are the check here, so that every row can be learned from.
-            chosen["hyper"] = {"holdout": False, **given.pop("hyper", {})}
+            chosen["hyper"] = {"holdout": False, **(given.pop("hyper", None) or {})}
     else:
         small = min(row_shape[1:]) < 20
         chosen = {"net": "convnet" if small else "resnet10", "batch_size": 128, "epochs": 40}
@@ -125,7 +126,7 @@ def judge(
     found, may_move, agreement = _believe(rows, p, purified, how)
     decided = decide(
         found,
-        p,
+        found.plausible,
         rows.given,
         trusted=rows.trusted,
         groups=groups,
@@ -151,13 +152,17 @@ def _believe(
             seed=how.seed,
         )
         met = (said.argmax(1) == rows.given)[rows.labelled]
-        both = (p.clamp(min=1e-6).log() + said.clamp(min=1e-6).log()).div(2).softmax(1)  # (n, c)
+        both = torch.lerp(_logs(p), _logs(said), WITNESSES).softmax(1)  # (n, c)
         return posterior(both, rows.given, rows.trusted), None, float(met.float().mean())
     found = posterior(p, rows.given, rows.trusted)
     suggested = found.probabilities.argmax(1)
     note = purified.notes.get("agreement")
     agreement = float(note) if isinstance(note, int | float) and note else None
     return found, purified.labels.cpu() == suggested, agreement
+
+
+def _logs(p: Tensor) -> Tensor:
+    return p.clamp(min=1e-6).log()
 
 
 def x_is_vectors(x: Tensor) -> bool:

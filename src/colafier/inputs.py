@@ -86,6 +86,8 @@ class Labels:
             missing: What stands where a row has no label; None also finds what pandas writes for
                 it among texts and objects.
         """
+        if isinstance(y, pd.Series) and not isinstance(y.dtype, np.dtype):
+            y = y.to_numpy(dtype=object)  # as it is: otherwise NA among whole numbers becomes NaN
         values = column_or_1d(np.asarray(y), warn=True)
         empty = _is_missing(values, missing)
         known = values[~empty]

@@ -69,11 +69,12 @@ def encode(
     from colafier.embed.tables import TableEncoder
 
     encoder = TableEncoder()
-    good = [row for row in range(len(collection)) if row not in collection.problems]
-    encoder.fit(collection.items.iloc[good])
-    x = encoder.transform(collection.items)
-    said = {"kind": "table", "file": TABLE, "columns": list(collection.item_columns)}
-    return _usable(collection, x, said, files={TABLE: encoder.save})
+    good = _without_problems(collection)
+    x = encoder.fit(collection.items.iloc[good])
+    said = {"kind": "table", "file": TABLE, "columns": list(encoder.kinds)}
+    return Numbers(
+        torch.from_numpy(x), good, dict(collection.problems), said, {TABLE: encoder.save}
+    )
 
 
 def encode_again(
@@ -95,14 +96,18 @@ def encode_again(
     """
     kind = how["kind"]
     if collection.kind != kind:
-        raise ValueError(f"the model was trained on rows of kind {kind}, not {collection.kind}")
+        raise ValueError(
+            f"the model was trained on rows of kind {kind}, but {collection.source} was read as "
+            f"{collection.kind}; name the columns with --image, --text or --features"
+        )
     if kind == "vector":
         return _usable(collection, np.asarray(collection.items, np.float32), dict(how))
     if kind == "table":
         from colafier.embed.tables import TableEncoder
 
-        encoder = TableEncoder.load(folder / how["file"])
-        return _usable(collection, encoder.transform(collection.items), dict(how))
+        good = _without_problems(collection)
+        x = TableEncoder.load(folder / how["file"]).transform(collection.items.iloc[good])
+        return Numbers(torch.from_numpy(x), good, dict(collection.problems), dict(how))
     if "embedder" not in how:
         return _decoded(collection, dict(how), None, progress)
     net = embed.embedder(how["embedder"], kind, how.get("size"))
@@ -131,10 +136,14 @@ def _decoded(
     if work is None:
         pixels, problems = images.decode_many(collection.items, said["size"])
     else:
-        pixels, problems = images.decode_all(
-            collection.items, said["size"], work / PIXELS, progress=progress
-        )
+        path = work / PIXELS
+        _, problems = images.decode_all(collection.items, said["size"], path, progress=progress)
+        pixels = np.lib.format.open_memmap(path, mode="c")  # torch warns of memory to read only
     return _usable(collection, pixels, said, problems)
+
+
+def _without_problems(collection: Collection) -> list[int]:
+    return [row for row in range(len(collection)) if row not in collection.problems]
 
 
 def _usable(
@@ -142,7 +151,6 @@ def _usable(
     x: np.ndarray,
     said: dict[str, Any],
     found: Mapping[int, str] | None = None,
-    files: Files | None = None,
 ) -> Numbers:
     """Without the rows that have a problem; they are named, not lost."""
     problems = {**(found or {}), **collection.problems}
@@ -154,4 +162,4 @@ def _usable(
     if not rows:
         reasons = "; ".join(sorted(set(problems.values()))[:3])
         raise ValueError(f"none of the {len(collection):,} rows can be used: {reasons}")
-    return Numbers(torch.from_numpy(np.ascontiguousarray(x)), rows, problems, said, files or {})
+    return Numbers(torch.from_numpy(np.ascontiguousarray(x)), rows, problems, said)

@@ -1,9 +1,9 @@
 """The pipeline: a labelled data set in; a model, purified labels and a ranked list out."""
 
-import json
+import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +12,19 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from colafier import embed, fitting, numbers
+from colafier import embed, fitting, methods, numbers, run_folder
 from colafier.audit.actions import EXCLUDE, KEEP, PRECISION
 from colafier.audit.table import table, with_unusable
 from colafier.data.collection import Collection, read
-from colafier.data.write_back import write_back
+from colafier.data.write_back import check_form, write_back
 from colafier.files import whole
 from colafier.kinds import checked
 from colafier.model_store import StoredModel, save
+from colafier.nets import net_factory
 from colafier.numbers import Numbers
+from colafier.run_folder import CONFIG, DATA, LABELS, MODEL, SUMMARY
 from colafier.train import checkpoint, records
-from colafier.train.trainer import METRICS
 
-LABELS, CONFIG, SUMMARY, MODEL, DATA = (
-    "labels.csv",
-    "config.json",
-    "summary.json",
-    "model",
-    "purified",
-)
-FILES = (LABELS, CONFIG, SUMMARY, METRICS, checkpoint.NAME, numbers.PIXELS)
 LANES = ("frozen", "scratch")
 
 Say = Callable[[str], None]
@@ -93,40 +86,40 @@ def purify(
         progress: Whether a terminal shows bars.
         say: Gets a line of text at each stage.
     """
+    options = replace(options, source=os.path.abspath(options.source))
     collection = read_source(options)
     say(collection.describe())
-    _claim(out, options, resume=resume, overwrite=overwrite)
-    cache = embed.default_folder() if options.cache else None
-    rows = numbers.encode(
-        collection,
-        lane=options.lane,
-        embedder=options.embedder,
-        size=options.size,
-        cache=cache,
-        work=out,
-        progress=progress,
-    )
-    say(_about_rows(rows))
-    classes = collection.classes
-    given = _as_numbers([collection.given[row] for row in rows.rows], classes)
-    chosen = {"method": options.method, "seed": options.seed, "precision": options.precision}
-    how = fitting.recipe(
-        tuple(rows.x.shape[1:]), len(given), **chosen, net=options.net, epochs=options.epochs
-    )
-    groups = torch.tensor(collection.duplicates())[rows.rows]
-    judged = fitting.judge(
-        rows.x,
-        given,
-        len(classes),
-        how,
-        groups=groups,
-        folder=out,
-        resume=resume,
-        progress=progress,
-    )
-    lines = _table(collection, rows, classes, given, judged)
-    summary = summarize(collection, rows, given, judged, lines)
-    _write(out, options, collection, rows, classes, how, judged, lines, summary)
+    run_folder.check(out, collection, resume=resume, overwrite=overwrite)
+    methods.find(options.method)
+    if options.write:
+        check_form(collection, options.write)
+    config = {"options": asdict(options), "fingerprint": collection.fingerprint()}
+    with run_folder.claimed(out, config):
+        rows = _encode(collection, options, out, progress)
+        say(_about_rows(rows))
+        classes = _classes(collection, rows)
+        given = _as_numbers([collection.given[row] for row in rows.rows], classes)
+        how = _recipe(options, rows, len(classes))
+    try:
+        if not resume:
+            run_folder.clear(out)
+        records.rewrite(out / CONFIG, [config])
+        judged = fitting.judge(
+            rows.x,
+            given,
+            len(classes),
+            how,
+            groups=torch.tensor(collection.duplicates())[rows.rows],
+            folder=out,
+            resume=resume,
+            progress=progress,
+        )
+        lines = _table(collection, rows, classes, given, judged)
+        summary = summarize(collection, rows, given, judged, lines)
+        _write(out, config, options, collection, rows, classes, how, judged, lines, summary)
+    except OSError as error:  # such as a full disk
+        advice = f"when this is mended, go on with: colafier purify --resume {out}"
+        raise OSError(f"{error}; {advice}") from error
     return Outcome(lines, summary)
 
 
@@ -144,15 +137,12 @@ def read_source(options: Options) -> Collection:
 
 def options_of(out: Path) -> Options:
     """The options that the run in a folder was started with."""
-    path = out / CONFIG
-    if not path.exists():
-        raise FileNotFoundError(f"there is no run to resume in {out}: it has no {CONFIG}")
+    stored = run_folder.read_config(out)["options"]
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))["options"]
         known = {field.name: field.type for field in fields(Options)}
         return Options(**checked(stored, known, "option"))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} does not hold the options of a run: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{out / CONFIG} does not hold the options of a run: {error}") from error
 
 
 def summarize(
@@ -171,7 +161,7 @@ def summarize(
         "rows": len(collection),
         "labelled": labelled,
         "unusable": len(rows.problems),
-        "classes": len(collection.classes),
+        "classes": judged.p.shape[1],
         "estimated_noise_rate": round(found.rate, 4),
         "estimated_noise_interval": [round(bound, 4) for bound in found.interval],
         "estimated_wrong_labels": round(found.rate * labelled),
@@ -195,12 +185,38 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
+def _encode(collection: Collection, options: Options, work: Path, progress: bool) -> Numbers:
+    return numbers.encode(
+        collection,
+        lane=options.lane,
+        embedder=options.embedder,
+        size=options.size,
+        cache=embed.default_folder() if options.cache else None,
+        work=work,
+        progress=progress,
+    )
+
+
+def _classes(collection: Collection, rows: Numbers) -> list[str]:
+    """Those of the usable rows; of others nothing can be learned."""
+    there = {collection.given[row] for row in rows.rows}
+    classes = [name for name in collection.classes if name in there]
+    if len(classes) < 2:
+        raise ValueError("the labels of all usable rows are of one class: nothing to learn")
+    return classes
+
+
 def _as_numbers(labels: Sequence[str | None], classes: Sequence[str]) -> Tensor:
     place = {name: number for number, name in enumerate(classes)}
-    given = torch.tensor([-1 if label is None else place[label] for label in labels])
-    if len(set(given.tolist()) - {-1}) < 2:
-        raise ValueError("the labels of all usable rows are of one class: nothing to learn")
-    return given
+    return torch.tensor([-1 if label is None else place[label] for label in labels])
+
+
+def _recipe(options: Options, rows: Numbers, num_classes: int) -> fitting.Recipe:
+    chosen = {"method": options.method, "seed": options.seed, "precision": options.precision}
+    shape = tuple(rows.x.shape[1:])
+    how = fitting.recipe(shape, len(rows.x), **chosen, net=options.net, epochs=options.epochs)
+    net_factory(how.net, shape, num_classes)  # a name that is wrong shows up here
+    return how
 
 
 def _about_rows(rows: Numbers) -> str:
@@ -230,28 +246,9 @@ def _table(
     return lines
 
 
-def _claim(out: Path, options: Options, *, resume: bool, overwrite: bool) -> None:
-    """Make the folder of the run, and say in it what was asked for."""
-    if out.exists() and not out.is_dir():
-        raise FileExistsError(f"{out} is a file; give another folder")
-    if out.exists() and any(out.iterdir()) and not resume:
-        if not overwrite:
-            raise FileExistsError(
-                f"{out} exists; give --resume to go on with it, --overwrite to start over, or "
-                "another folder"
-            )
-        if not (out / CONFIG).exists():
-            raise FileExistsError(f"{out} is not the folder of a run, and is left alone")
-        for name in FILES:
-            (out / name).unlink(missing_ok=True)
-        shutil.rmtree(out / MODEL, ignore_errors=True)
-        _remove_data(out)
-    out.mkdir(parents=True, exist_ok=True)
-    records.rewrite(out / CONFIG, [{"options": asdict(options)}])
-
-
 def _write(
     out: Path,
+    config: dict[str, Any],
     options: Options,
     collection: Collection,
     rows: Numbers,
@@ -279,21 +276,16 @@ def _write(
     shutil.rmtree(out / MODEL, ignore_errors=True)
     save(model, out / MODEL, files=rows.files)
     if options.write:
-        _remove_data(out)
+        run_folder.remove_data(out)
         keep = np.asarray(lines["action"] != EXCLUDE).tolist()
         labels = [None if pd.isna(label) else str(label) for label in lines["label"]]
         write_back(collection, labels, keep, out / DATA, options.write, link=True)
     recipe = {**asdict(how), "hyper": dict(how.hyper)}
-    records.rewrite(out / CONFIG, [{"options": asdict(options), "recipe": recipe}])
+    records.rewrite(out / CONFIG, [{**config, "recipe": recipe}])
     (out / checkpoint.NAME).unlink(missing_ok=True)
     (out / numbers.PIXELS).unlink(missing_ok=True)
+    run_folder.remove_partial(out)
     records.rewrite(out / SUMMARY, [summary])
-
-
-def _remove_data(out: Path) -> None:
-    """The data set that an earlier run wrote back: a folder, or a file with an ending."""
-    for path in (out / DATA, *out.glob(f"{DATA}.*")):
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def ranked(lines: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from colafier.data.collection import Collection, read
 from colafier.model_store import StoredModel, load
 from colafier.model_store.onnx_export import export_onnx
 from colafier.numbers import Numbers
-from colafier.purify import CONFIG, options_of
+from colafier.purify import options_of
+from colafier.run_folder import is_run
 
 FEWEST_LABELS = 100  # below, the share of wrong labels is not estimated
 CHECKED_ROWS = 64
@@ -32,6 +34,7 @@ class Columns:
     text: str | None = None
     features: tuple[str, ...] | None = None
     label: str | None = None
+    missing: tuple[str, ...] = ("",)
 
 
 def predict(
@@ -56,7 +59,7 @@ def predict(
     p = model.predict(rows.x)  # (m, c)
     confidence, best = p.max(1)
     names = np.array(model.classes, dtype=object)
-    found = pd.DataFrame({"predicted_label": names[best.numpy()], "confidence": confidence})
+    found = pd.DataFrame({"predicted_label": names[best.numpy()], "confidence": confidence.numpy()})
     lines = found.set_axis(rows.rows).reindex(range(len(collection)))
     lines.insert(0, "row", range(len(lines)))
     lines.insert(1, "name", collection.names)
@@ -119,18 +122,25 @@ def export(folder: Path, out: Path, source: Path | None = None) -> dict[str, Any
         source: Rows to compare on; by default those that the run of this model was made from.
     """
     model = load(folder)
-    columns = None
+    columns = Columns()
     if source is None:
-        if not (folder.parent / CONFIG).exists():
-            raise ValueError("give --rows SOURCE: the export is compared with torch on real rows")
-        then = options_of(folder.parent)
-        source = Path(then.source)
-        columns = Columns(then.image, then.text, then.features, then.label)
-    collection = _read(source, columns, labelled=False).head(CHECKED_ROWS)
+        source, columns = _rows_of_the_run(folder)
+    collection = _read(model, source, columns, labelled=False).head(CHECKED_ROWS)
     rows = numbers.encode_again(
         collection, model.input, folder, cache=embed.default_folder(), progress=False
     )
     return export_onnx(model, out, rows.x)
+
+
+def _rows_of_the_run(folder: Path) -> tuple[Path, Columns]:
+    run = folder.resolve().parent
+    if not is_run(run):
+        raise ValueError("give --rows SOURCE: the export is compared with torch on real rows")
+    then = options_of(run)
+    source = Path(then.source)
+    if not source.exists():
+        raise FileNotFoundError(f"the rows of the run are gone from {source}; give --rows SOURCE")
+    return source, Columns(then.image, then.text, then.features, then.label)
 
 
 def _encode(
@@ -142,22 +152,32 @@ def _encode(
     cache: bool,
     progress: bool,
 ) -> tuple[Numbers, Collection]:
-    collection = _read(source, columns, labelled=labelled)
+    collection = _read(model, source, columns or Columns(), labelled=labelled)
     kept = embed.default_folder() if cache else None
     rows = numbers.encode_again(collection, model.input, folder, cache=kept, progress=progress)
     return rows, collection
 
 
-def _read(source: Path, columns: Columns | None, *, labelled: bool) -> Collection:
-    at = Columns() if columns is None else columns
-    return read(
+def _read(model: StoredModel, source: Path, at: Columns, *, labelled: bool) -> Collection:
+    features = at.features
+    if features is None and at.image is None and at.text is None and _is_table(source):
+        features = model.input.get("columns")
+    ask = partial(
+        read,
         source,
         image=at.image,
         text=at.text,
-        features=at.features,
+        features=None if features is None else tuple(features),
         label=at.label,
-        labelled=labelled,
+        missing=at.missing,
     )
+    # labels of one class are enough to be checked, so two are not asked for
+    collection = ask(labelled=False)
+    return ask(labelled=True) if labelled and not collection.classes else collection
+
+
+def _is_table(source: Path) -> bool:
+    return source.is_file() and source.suffix.lower() != ".npz"
 
 
 def _known(labels: Sequence[str | None], classes: Sequence[str]) -> tuple[Tensor, list[int]]:

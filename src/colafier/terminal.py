@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 INTERRUPTED = 130  # what a shell expects after Ctrl-C
-MENDABLE = (ValueError, OSError, ModuleNotFoundError)  # by the user, before a run has begun
+MENDABLE = (ValueError, OSError, ImportError)  # by the user, before a run has begun
 
 console = Console(markup=False, emoji=False, highlight=False)  # ":key:" is text
 errors = Console(markup=False, emoji=False, highlight=False, stderr=True)

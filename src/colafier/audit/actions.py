@@ -10,7 +10,7 @@ from colafier.audit.posterior import Posterior
 
 KEEP, RELABEL, REVIEW, EXCLUDE = "keep", "relabel", "review", "exclude"
 WRONG, AMBIGUOUS, NOWHERE, DUPLICATE = "wrong", "ambiguous", "nowhere", "duplicate"
-PRECISION = 0.6  # how likely the suggested class must be by default
+PRECISION = 0.5  # how likely the suggested class must be by default
 LEAST_TOP = 0.4  # of a row that looks like any class at all
 SECOND = 0.3  # of a row that looks like two classes
 UNUSABLE = "unusable"  # before the reason why a row could not be read
@@ -104,7 +104,8 @@ def _clashing(given: Tensor, groups: Tensor | None) -> Tensor:
     if not member.any():
         return clash
     count = int(groups.max()) + 1
-    low = torch.full((count,), len(given)).scatter_reduce(0, groups[member], given[member], "amin")
+    most = int(given.max())
+    low = torch.full((count,), most).scatter_reduce(0, groups[member], given[member], "amin")
     high = torch.full((count,), -1).scatter_reduce(0, groups[member], given[member], "amax")
     clash[member] = (low != high)[groups[member]]
     return clash

@@ -72,9 +72,13 @@ def with_unusable(
         given: Given labels of all rows.
     """
     whole = found.set_axis(list(rows)).reindex(range(len(given)))
-    for place, why in problems.items():
-        whole.loc[place, ["action", "reason"]] = [EXCLUDE, f"{UNUSABLE}: {why}"]
-        whole.loc[place, "given_label"] = given[place]
-        whole.loc[place, "label"] = given[place]
-    whole["is_label_issue"] = whole["is_label_issue"].fillna(False).astype(bool)
+    places = list(problems)
+    if places:
+        text = ["given_label", "label", "action", "reason"]
+        whole[text] = whole[text].astype(object)
+        labels = [given[place] for place in places]
+        reasons = [f"{UNUSABLE}: {problems[place]}" for place in places]
+        for name, values in zip(text, (labels, labels, EXCLUDE, reasons), strict=True):
+            whole.loc[places, name] = values
+        whole["is_label_issue"] = whole["is_label_issue"].eq(True)
     return whole

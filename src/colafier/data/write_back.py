@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from colafier.data import image_files, written_tables
+from colafier.data import frames, image_files, written_tables
 from colafier.data.contents import Collection
 from colafier.data.places import Folder, whole_folder
 from colafier.files import whole
@@ -76,10 +76,8 @@ def write_back(
     return done
 
 
-def _check(collection: Collection, labels: Labels, keep: Sequence[bool], form: str) -> None:
-    n = len(collection)
-    if len(labels) != n or len(keep) != n:
-        raise ValueError(f"{n} rows, but {len(labels)} labels and {len(keep)} values of keep")
+def check_form(collection: Collection, form: str) -> None:
+    """Refuse a form that this data set cannot be written in."""
     if form not in FORMS:
         raise ValueError(f"no form {form!r}; there are {', '.join(FORMS)}")
     if (form == "npz") != (collection.layout == "npz"):
@@ -87,6 +85,17 @@ def _check(collection: Collection, labels: Labels, keep: Sequence[bool], form: s
         raise ValueError(f"a source of layout {collection.layout} is not written as {form}: {use}")
     if form == "folder" and collection.kind != "image":
         raise ValueError(f"{collection.kind} rows are not written as folder: use csv or parquet")
+    if form == "parquet":
+        frames.pyarrow()  # says what to install
+    if form == "csv" and collection.frame is not None:
+        written_tables.check_csv(collection.frame)
+
+
+def _check(collection: Collection, labels: Labels, keep: Sequence[bool], form: str) -> None:
+    n = len(collection)
+    if len(labels) != n or len(keep) != n:
+        raise ValueError(f"{n} rows, but {len(labels)} labels and {len(keep)} values of keep")
+    check_form(collection, form)
     if any(label is not None and not label.strip() for label in labels):
         raise ValueError("a label is empty; use None for rows without a label")
 

@@ -57,14 +57,19 @@ def with_absolute_paths(collection: Collection, frame: pd.DataFrame) -> pd.DataF
     return frame.assign(**{column: pd.Series(cells, dtype=frame[column].dtype)})
 
 
-def save_csv(collection: Collection, frame: pd.DataFrame, path: Path) -> None:
-    """Write a table as CSV, in the manner of the source."""
+def check_csv(frame: pd.DataFrame) -> None:
+    """Refuse a table with cells that CSV cannot hold."""
     for column in frame.columns:
         if any(isinstance(cell, dict | list | bytes) for cell in frame[column]):
             raise ValueError(
                 f"column {column!r} holds lists, pairs or bytes, which CSV cannot; write parquet, "
                 "or for images a folder"
             )
+
+
+def save_csv(collection: Collection, frame: pd.DataFrame, path: Path) -> None:
+    """Write a table as CSV, in the manner of the source."""
+    check_csv(frame)
     how = collection.dialect
     with path.open("w", encoding=how.encoding, newline="") as file:
         frame.to_csv(file, sep=how.separator, index=False, lineterminator=how.line_end)

@@ -1,7 +1,7 @@
 """Tests that need an extra are skipped without it, unless `COLAFIER_REQUIRE` lists the extra."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -27,3 +27,14 @@ def _need(extra: str) -> None:
 def need() -> Callable[[str], None]:
     """To be called with the extra that a test or a fixture needs."""
     return _need
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Little training of the witnesses, and a cache of embeddings of one's own."""
+    from colafier.audit import witnesses
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(witnesses, "FEWEST_STEPS", 20)
+        patch.setenv("COLAFIER_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
