@@ -123,7 +123,7 @@ def judge(
     )
     p = rows.predict(method.deployed())  # (n, c)
     purified = method.purify(rows)
-    found, may_move, agreement = _believe(rows, p, purified, how)
+    found, may_move, agreement = _believe(rows, p, purified, how, progress)
     decided = decide(
         found,
         found.plausible,
@@ -139,7 +139,7 @@ def judge(
 
 
 def _believe(
-    rows: Rows, p: Tensor, purified: Purified, how: Recipe
+    rows: Rows, p: Tensor, purified: Purified, how: Recipe, progress: bool
 ) -> tuple[Posterior, Tensor | None, float | None]:
     """The posterior, the rows that may move (None: all), and the agreement on unseen labels."""
     if x_is_vectors(rows.x):
@@ -150,6 +150,7 @@ def _believe(
             rows.normalize,
             trusted=rows.trusted,
             seed=how.seed,
+            progress=progress,
         )
         met = (said.argmax(1) == rows.given)[rows.labelled]
         both = torch.lerp(_logs(p), _logs(said), WITNESSES).softmax(1)  # (n, c)

@@ -1,5 +1,6 @@
 """Local Intrinsic Dimensionality by maximum likelihood, in a batch or against a reference set."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -65,22 +66,27 @@ def _nearest_distances(z: Tensor, reference: Tensor, own: Tensor | None, k: int)
 
 
 def _exact_nearest(z: Tensor, reference: Tensor, own: Tensor, k: int) -> Tensor:
-    """One matmul finds the neighbors; where its rounding would show, differences are taken."""
+    """One matmul gives all distances; where its rounding would show, differences are taken."""
     # In float32 the matmul's error is larger than the distances inside a tight cluster.
     wide = torch.float32 if z.device.type == "mps" else torch.float64  # mps has no float64
     ours, others = z.to(wide), reference.to(wide)  # (b, d), (m, d)
-    sizes = (ours * ours).sum(1, keepdim=True), (others * others).sum(1)  # (b, 1), (m,)
-    squared = torch.addmm(sizes[0] + sizes[1], ours, others.T, alpha=-2)  # (b, m)
+    sizes = (ours * ours).sum(1, keepdim=True) + (others * others).sum(1)  # (b, m)
+    squared = torch.addmm(sizes, ours, others.T, alpha=-2)  # (b, m)
     rows = (own >= 0).nonzero()[:, 0]
     squared[rows, own[rows]] = torch.inf
-    nearest = squared.topk(k, largest=False)  # ascending
-    distances = nearest.values.clamp(min=0).sqrt().float()  # (b, k)
-    rounding = ROUNDING[wide] * (sizes[0] + sizes[1][nearest.indices])  # (b, k)
-    i, j = (nearest.values < rounding).nonzero(as_tuple=True)
-    if len(i) == 0:
-        return distances
-    exact = torch.linalg.vector_norm(z[i] - reference[nearest.indices[i, j]], dim=1)
-    return distances.index_put((i, j), exact).sort(1).values
+    close = (squared < ROUNDING[wide] * sizes).nonzero()  # (pairs, 2)
+    for i, j in (some.T for some in torch.split(close, max(1, CHUNK_NUMBERS // z.shape[1]))):
+        squared[i, j] = (z[i] - reference[j]).to(wide).square().sum(1)
+    return _smallest(squared, k).clamp(min=0).sqrt().float()
+
+
+def _smallest(values: Tensor, k: int) -> Tensor:
+    """The k smallest of each row, ascending (b, k)."""
+    if values.device.type != "cpu":
+        return values.topk(k, largest=False).values
+    # numpy's vectorized partition and sort take a quarter of the time of topk on a CPU
+    chosen = np.partition(values.numpy(), k - 1, axis=1)[:, :k]
+    return torch.from_numpy(np.sort(chosen, axis=1))
 
 
 def reach(labels: Tensor, reference_labels: Tensor, factor: float = 1.25) -> Tensor:

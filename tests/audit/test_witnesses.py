@@ -1,5 +1,7 @@
 """Witnesses answer only about rows that they did not learn from."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -144,8 +146,17 @@ def test_trusted_targets_are_never_softened(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("short")
-def test_ticks_tell_the_progress() -> None:
+def test_a_bar_shows_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+
+    @contextmanager
+    def noted(what: str, total: int, shown: bool) -> Iterator[Callable[[int], None]]:
+        assert what
+        assert shown
+        yield done.append
+        assert sum(done) == total == witnesses.PARTS * witnesses.EPOCHS
+
+    monkeypatch.setattr(witnesses, "bar", noted)
     x, given, _ = digits(60)
-    ticks: list[None] = []
-    ask(x, given, tick=lambda: ticks.append(None))
-    assert len(ticks) == witnesses.PARTS * witnesses.EPOCHS
+    ask(x, given, progress=True)
+    assert done

@@ -13,18 +13,16 @@ from torch import Tensor, nn
 
 from colafier import seeds
 from colafier.audit.posterior import soft_labels
+from colafier.embed.progress import bar
 from colafier.functional import gce
 
-PARTS = 2
-WIDTH = 512
-EPOCHS, WARMUP = 9, 2
+PARTS = 4
+WIDTH = 256
+EPOCHS, WARMUP = 6, 2
 FEWEST_STEPS = 300  # of each head: small data sets are walked more often
 BATCH = 512
 RATE, DECAY = 1e-3, 1e-2
 MEMORY = 0.6  # share of the earlier epochs in the running mean of what the heads say
-
-Step = Callable[[], None]
-
 
 def cross_fit(
     x: Tensor,
@@ -34,7 +32,7 @@ def cross_fit(
     *,
     trusted: Tensor | None = None,
     seed: int = 0,
-    tick: Step = lambda: None,
+    progress: bool = False,
 ) -> Tensor:
     """P(class | row) for each row (n, c), by a head that never saw the row's label.
 
@@ -45,7 +43,7 @@ def cross_fit(
         normalize: Applied to rows before a head sees them.
         trusted: Rows whose label is known to be right, as a boolean mask.
         seed: Of the parts, the heads and the order.
-        tick: Called after each epoch of each head.
+        progress: Whether a terminal shows a bar.
     """
     generator = torch.Generator().manual_seed(seeds.derive(seed, "witnesses"))
     trusted = torch.zeros(len(x), dtype=torch.bool) if trusted is None else trusted
@@ -53,7 +51,10 @@ def cross_fit(
     size = max(2, min(BATCH, len(x) // 20))
     steps = -(-int((given >= 0).sum()) * (PARTS - 1) // (PARTS * size))
     epochs = max(EPOCHS, -(-FEWEST_STEPS // max(steps, 1)))
-    with torch.random.fork_rng(devices=[]):
+    with (
+        torch.random.fork_rng(devices=[]),
+        bar("asking witnesses", PARTS * epochs, progress) as advance,
+    ):
         torch.manual_seed(seeds.derive(seed, "heads"))
         heads = [_Head(x.shape[1], num_classes) for _ in range(PARTS)]
         said = torch.full((len(x), num_classes), 1 / num_classes)  # (n, c)
@@ -73,7 +74,7 @@ def cross_fit(
                 own = (part == number).nonzero()[:, 0]
                 for some in torch.split(own, 4096):
                     now[some] = head.say(normalize(x[some].float()))
-                tick()
+                advance(1)
             said = now if robust else MEMORY * said + (1 - MEMORY) * now
             if epoch + 1 >= warmup:
                 targets[doubted] = soft_labels(said[doubted].double(), given[doubted]).float()
