@@ -32,7 +32,7 @@ def definitions(path: Path, each: int, seed: int) -> list[tuple[str, str]]:
     by_kind = defaultdict(list)
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith(" ") and (kind := KINDS.get(line.split()[1])):  # after the licence
-            by_kind[kind].append(line.split(" | ", 1)[1].split("; \"")[0].strip())
+            by_kind[kind].append(line.split(" | ", 1)[1].split('; "')[0].strip())
     draw = random.Random(seed)
     rows = [
         (text, kind)

@@ -24,6 +24,7 @@ BATCH = 512
 RATE, DECAY = 1e-3, 1e-2
 MEMORY = 0.6  # share of the earlier epochs in the running mean of what the heads say
 
+
 def cross_fit(
     x: Tensor,
     given: Tensor,
