@@ -344,7 +344,7 @@ def test_bad_input_is_refused(change: dict[str, Any], said: str, clouds: Noisy) 
     [
         ({"method": "magic"}, "no method"),
         ({"hyper": {"nonsense": 1}}, "nonsense"),
-        ({"precision": 0.2}, "precision"),
+        ({"precision": 1.2}, "precision"),
         ({"epochs": 0}, "epoch"),
         ({"net": "resnet10"}, "needs images"),
     ],

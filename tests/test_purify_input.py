@@ -106,7 +106,7 @@ def other_file(folder: Path) -> Path:
         (one_readable_class, ("--lane", "scratch"), "labels of all usable rows are of one class"),
         (plain, ("--lane", "scratch"), "the scratch lane is for images"),
         (plain, ("--lane", "fast"), "no lane 'fast'; there are frozen and scratch"),
-        (plain, ("--precision", "0.2"), "precision must be from 0.5 to 1"),
+        (plain, ("--precision", "1.2"), "precision must be from 0 to 1"),
         (plain, ("--method", "colafer"), "did you mean colafier"),
         (plain, ("--net", "resnet9"), "no net 'resnet9'; there are resnet8"),
         (plain, ("--net", "resnet18"), "resnet18 needs images"),

@@ -37,7 +37,9 @@ def purify(
     features: Features = None,
     label: Label = None,
     missing: Missing = None,
-    precision: Annotated[float, typer.Option(help="How sure a relabel must be, 0.5 to 1.")] = 0.5,
+    precision: Annotated[
+        float, typer.Option(help="How sure a relabel must be, 0 to 1; 0: the likeliest class.")
+    ] = 0.0,
     lane: Annotated[
         str, typer.Option(help="frozen: embed, then train small heads. scratch: train a CNN.")
     ] = "frozen",

@@ -48,7 +48,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         batch_size: Rows in one step.
         lr: Learning rate.
         weight_decay: Weight decay.
-        precision: How likely a suggested class must be for a relabel, 0.5 to 1.
+        precision: How likely a suggested class must be for a relabel, 0 to 1.
         flip: Whether a mirrored image keeps its class.
         channels: `first` or `last`, for images whose shape does not tell.
         missing_label: What stands in y where a row has no label: such a row is predicted, never

@@ -23,6 +23,7 @@ from colafier.train.trainer import fit
 
 FEWEST_STEPS = 400  # of a run on vectors: small data sets are walked more often
 LARGEST_BATCH = 512
+EPOCHS = 5  # of vectors: they come from a net that has learned already, or from a table
 WITNESSES = 0.7  # their share in what is believed of a row; the classifier has seen its label
 
 
@@ -33,7 +34,7 @@ class Recipe:
     method: str = "colafier"
     hyper: Mapping[str, Any] = field(default_factory=dict)
     net: str | nn.Module | Callable[[], nn.Module] = "mlp"
-    epochs: int = 8
+    epochs: int = EPOCHS
     batch_size: int = LARGEST_BATCH
     lr: float = 1e-3
     weight_decay: float = 1e-3
@@ -63,11 +64,12 @@ def recipe(row_shape: tuple[int, ...], n: int, **given: Any) -> Recipe:
     """
     if len(row_shape) == 1:
         batch = max(16, min(LARGEST_BATCH, n // 20))
-        epochs = max(8, ceil(FEWEST_STEPS * batch / max(n, 1)))
+        epochs = max(EPOCHS, ceil(FEWEST_STEPS * batch / max(n, 1)))
         chosen: dict[str, Any] = {"net": "mlp", "batch_size": batch, "epochs": epochs}
         if given.get("method", "colafier") == "colafier":
             # The witnesses are the check here, so that every row can be learned from.
-            chosen["hyper"] = {"holdout": False, **(given.pop("hyper", None) or {})}
+            own = given.pop("hyper", None) or {}
+            chosen["hyper"] = {"holdout": False, "mix_share": 0.25, **own}
     else:
         small = min(row_shape[1:]) < 20
         chosen = {"net": "convnet" if small else "resnet10", "batch_size": 128, "epochs": 40}

@@ -55,8 +55,8 @@ class Options:
         """Refuse what has no meaning."""
         if self.lane not in LANES:
             raise ValueError(f"no lane {self.lane!r}; there are {' and '.join(LANES)}")
-        if not 0.5 <= self.precision <= 1:
-            raise ValueError(f"precision must be from 0.5 to 1, not {self.precision}")
+        if not 0 <= self.precision <= 1:
+            raise ValueError(f"precision must be from 0 to 1, not {self.precision}")
 
 
 @dataclass(frozen=True)

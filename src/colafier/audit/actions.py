@@ -10,8 +10,11 @@ from colafier.audit.posterior import Posterior
 
 KEEP, RELABEL, REVIEW, EXCLUDE = "keep", "relabel", "review", "exclude"
 WRONG, AMBIGUOUS, NOWHERE, DUPLICATE = "wrong", "ambiguous", "nowhere", "duplicate"
-PRECISION = 0.5  # how likely the suggested class must be by default
-LEAST_TOP = 0.4  # of a row that looks like any class at all
+# How likely the suggested class must be by default: likelier than the given one, which is what
+# makes most labels right; a person who reads relabels as facts asks for more
+PRECISION = 0.0
+LEAST_TOP = 0.3  # of a row that looks like any class at all
+ABOVE_CHANCE = 1.2  # times chance, where there are so few classes that chance is more
 SECOND = 0.3  # of a row that looks like two classes
 UNUSABLE = "unusable"  # before the reason why a row could not be read
 
@@ -58,8 +61,8 @@ def decide(
         may_move: Rows that may be relabeled; the others are looked at by a person.
         precision: How likely the suggested class must be for a relabel.
     """
-    if not 0.5 <= precision <= 1:
-        raise ValueError(f"precision must be from 0.5 to 1, not {precision}")
+    if not 0 <= precision <= 1:
+        raise ValueError(f"precision must be from 0 to 1, not {precision}")
     n = len(given)
     trusted = torch.zeros(n, dtype=torch.bool) if trusted is None else trusted
     free = ~trusted & (given >= 0)
@@ -67,7 +70,8 @@ def decide(
     issue = most_doubtful(found.quality, free, found.rate)
     differs = free & (suggested != given)
     clashing = _clashing(given, groups) & free
-    nowhere = issue & (p.max(1).values < LEAST_TOP) & (p.shape[1] > 2)
+    least = max(LEAST_TOP, ABOVE_CHANCE / p.shape[1])
+    nowhere = issue & (p.max(1).values < least) & (p.shape[1] > 2)
     sure = differs & (confidence >= precision) & ~nowhere & ~clashing
     if may_move is not None:
         sure &= may_move
