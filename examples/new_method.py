@@ -2,11 +2,17 @@
 
     python examples/new_method.py
 
-The class is all there is to a method. In a file of its own, `src/colafier/methods/NAME.py`, it is
-found by that name, without a list to add it to: `colafier methods` and `colafier train --method
-NAME` have it, and so have the common checks of the tests and the tables of the benchmarks.
+The class is all there is to a method. Where it is found, everything has it: `colafier methods`,
+`colafier train --method new_method`, the common checks, the table of all methods. Either name the
+file in the environment, or put it into `src/colafier/methods/`, without a list to add it to:
+
+    export COLAFIER_METHODS=examples/new_method.py
+    colafier train --preset digits --method new_method --out runs/new
+    pytest tests/methods/test_common.py -k new_method
+    python benchmarks/methods.py --methods ce new_method
 """
 
+import os
 from pathlib import Path
 
 import torch
@@ -56,9 +62,9 @@ def main() -> None:
     from colafier import methods, resolve, run
     from colafier.summary import table
 
-    here = Path(__file__)
-    methods.__path__.append(str(here.parent))  # methods are files; look for them here as well
-    runs = {name: run(resolve("digits", {"method": name})) for name in ("ce", here.stem)}
+    os.environ[methods.OWN_FILES] = __file__
+    names = ("ce", Path(__file__).stem)
+    runs = {name: run(resolve("digits", {"method": name})) for name in names}
     Console().print(table({name: r.record for name, r in runs.items()}, "digits, instance:0.4"))
 
 

@@ -279,18 +279,23 @@ def state_on(processes: Processes, name: str, kind: str, **hyper: object) -> dic
 
 # A net without batch statistics, and no mixing, which is within a process: exactly as one process
 EXACT: dict[str, dict[str, object]] = {
+    "cal": {},
     "ce": {},
     "colafier": {"noisy_loss": False, "warmup": 1},
     "co_teaching": {},
     "co_teaching_plus": {"warmup": 1},
+    "cores2": {},
     "decoupling": {},
     "elr": {},
+    "forward_t": {},
     "gce": {},
     "gjs": {},
     "jocor": {},
     "joint_optim": {},
+    "l_dmi": {},
     "peer_loss": {},
     "pencil": {},
+    "reweight_r": {},
 }
 
 

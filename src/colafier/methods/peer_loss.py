@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from colafier.flow import Batch, MakeNet, Terms, TrainSet
+from colafier.methods._class_losses import class_losses, label_shares
 from colafier.methods.base import Method
 from colafier.rows import RowTable
 from colafier.schedules import scaled
@@ -78,13 +79,13 @@ class PeerLoss(Method):
         super().setup(make_net, train, epochs)
         phases = SCHEDULES[self.schedule]
         self.ends = tuple(scaled(end, epochs, AUTHORS_EPOCHS) for end, _, _ in phases)
-        counts = train.given[train.labelled].bincount(minlength=train.num_classes)  # (c,)
-        self.register_buffer("label_shares", counts / counts.sum().clamp(min=1))
+        shares = label_shares(train.given[train.labelled], train.num_classes)  # (c,)
+        self.register_buffer("label_shares", shares)
         self.row_losses = RowTable(torch.zeros(train.n))
 
     def loss(self, batch: Batch) -> Terms:
         """Cross entropy with the given labels and, subtracted, with labels of random rows."""
-        surprise = -(self.net(batch.x).softmax(1) + SMALLEST).log()  # (b, c)
+        surprise = class_losses(self.net(batch.x), SMALLEST)  # (b, c)
         own = surprise.gather(1, batch.y[:, None])[:, 0]  # (b,)
         all_rows = len(self.gather(batch.y))
         peer_labels = self.own(torch.multinomial(self.label_shares, all_rows, replacement=True))
