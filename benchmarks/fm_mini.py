@@ -22,22 +22,29 @@ DATA = "/usr/share/datasets/fashion-mnist"  # where Debian's package puts it
 LABELS = str(Path(__file__).with_name("fmnist10k_instance40.npy"))
 
 
-def settings_for(args: argparse.Namespace, seed: int) -> Settings:
+def conditions(
+    data: str = DATA, labels: str = LABELS, limit: int = 10_000, epochs: int = 15
+) -> dict[str, object]:
     """The fixed conditions of the yardstick."""
-    given = {
+    return {
         "source": "fashion_mnist",
-        "data": args.data,
-        "limit": args.limit,
+        "data": data,
+        "limit": limit,
         "pad_to": 32,
-        "noise": f"file:{args.labels}",
-        "method": args.method,
+        "noise": f"file:{labels}",
         "net": "resnet8",
         "batch_size": 128,
-        "epochs": args.epochs,
-        "seed": seed,
+        "epochs": epochs,
     }
+
+
+def settings_for(args: argparse.Namespace, seed: int) -> Settings:
+    """The conditions with a method and a seed."""
+    given = conditions(args.data, args.labels, args.limit, args.epochs)
     own = {"variant": args.variant, "warmup": 3, "ramp": 5} if args.method == "colafier" else {}
-    return resolve(None, given, {**own, **read_pairs(args.set)})
+    return resolve(
+        None, {**given, "method": args.method, "seed": seed}, {**own, **read_pairs(args.set)}
+    )
 
 
 def figures(results: Sequence[Result]) -> dict[str, object]:

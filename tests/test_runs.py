@@ -41,6 +41,18 @@ def test_injected_noise_is_scored(vectors: Source) -> None:
     assert record["labels_right_after"] > 0.9  # clouds this far apart are easily told
 
 
+def test_a_method_that_needs_the_noise_rate_is_told_it(vectors: Source) -> None:
+    given = {**QUICK, "noise": "pair:0.25"}
+    record = run(resolve(given={**given, "method": "jocor"}), vectors, progress=False).record
+    assert record["config"]["hyper"]["noise_rate"] == pytest.approx(
+        record["noise"]["true_rate"], abs=1e-3
+    )
+    told = resolve(given={**given, "method": "jocor"}, hyper={"noise_rate": 0.1})
+    assert run(told, vectors, progress=False).record["config"]["hyper"]["noise_rate"] == 0.1
+    record = run(resolve(given={**given, "method": "ce"}), vectors, progress=False).record
+    assert "noise_rate" not in record["config"]["hyper"]
+
+
 def test_files_hold_what_the_result_holds(vectors: Source, tmp_path: Path) -> None:
     settings = resolve(given=QUICK)
     result = run(settings, vectors, tmp_path / "run", progress=False)

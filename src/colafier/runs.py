@@ -21,7 +21,7 @@ from colafier.data.trainset import Rows
 from colafier.data.views import Normalize
 from colafier.files import whole
 from colafier.flow import Purified
-from colafier.methods import build
+from colafier.methods import build, find
 from colafier.methods.base import Method
 from colafier.nets import net_factory
 from colafier.nets.precision import backbone_dtype
@@ -128,6 +128,7 @@ def train(
     log: Sequence[str] = (),
 ) -> Result:
     """Train on a task and score the result, on as many processes as the settings say."""
+    settings = _with_noise_rate(settings, task)
     if folder is not None:
         _write(folder / CONFIG, settings.to_dict())
         _write(folder / NOISE, task.manifest)
@@ -148,6 +149,15 @@ def train(
             label_table(task, result.purified).to_csv(path, index=False, float_format="%.6g")
         _write(folder / RECORD, result.record)
     return result
+
+
+def _with_noise_rate(settings: Settings, task: Task) -> Settings:
+    """The true share of wrong labels, for a method that declares its need of it; recorded."""
+    rate = task.manifest.get("true_rate")
+    told = settings.hyper.get("noise_rate") is not None
+    if not find(settings.method).needs_noise_rate or told or rate is None:
+        return settings
+    return replace(settings, hyper={**settings.hyper, "noise_rate": round(rate, 3)})
 
 
 def _train(

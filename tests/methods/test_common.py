@@ -260,12 +260,13 @@ def test_a_step_that_is_not_finite_loses_nothing(name: str) -> None:
     kept = {n for n, p in method.named_parameters() if p.requires_grad} | table_names(method)
     poisoned = replace(second, views=tuple(view * math.nan for view in second.views))
     method.update(poisoned, engine)
-    assert engine.skipped_steps >= 1
+    skipped = engine.skipped_steps  # some methods take two steps for a batch
+    assert skipped >= 1
     assert_finite(method)
     after = method.state_dict()
     assert_same({k: after[k] for k in kept}, {k: before[k] for k in kept})
     assert all(torch.isfinite(term) for term in method.update(third, engine).values())
-    assert engine.skipped_steps == 1
+    assert engine.skipped_steps == skipped
 
 
 def state_on(processes: Processes, name: str, kind: str, **hyper: object) -> dict[str, Tensor]:
@@ -277,7 +278,25 @@ def state_on(processes: Processes, name: str, kind: str, **hyper: object) -> dic
 
 
 # A net without batch statistics, and no mixing, which is within a process: exactly as one process
-EXACT: dict[str, dict[str, object]] = {"ce": {}, "colafier": {"noisy_loss": False, "warmup": 1}}
+EXACT: dict[str, dict[str, object]] = {
+    "cal": {},
+    "ce": {},
+    "colafier": {"noisy_loss": False, "warmup": 1},
+    "co_teaching": {},
+    "co_teaching_plus": {"warmup": 1},
+    "cores2": {},
+    "decoupling": {},
+    "elr": {},
+    "forward_t": {},
+    "gce": {},
+    "gjs": {},
+    "jocor": {},
+    "joint_optim": {},
+    "l_dmi": {},
+    "peer_loss": {},
+    "pencil": {},
+    "reweight_r": {},
+}
 
 
 def states_on(processes: Processes) -> dict[str, list[dict[str, Tensor]]]:

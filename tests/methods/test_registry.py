@@ -1,5 +1,7 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -24,6 +26,54 @@ def test_listing_imports_no_torch() -> None:
 def test_a_name_that_does_not_exist() -> None:
     with pytest.raises(ValueError, match=r"no method 'colafer'; there are .*did you mean colafier"):
         methods.find("colafer")
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "new_method.py"
+
+
+def test_a_file_of_ones_own_is_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "new_method" not in methods.available()
+    monkeypatch.setenv(methods.OWN_FILES, str(EXAMPLE))
+    assert "new_method" in methods.available()
+    method = methods.build("new_method", share=0.3)
+    assert type(method) is methods.find("new_method")
+    assert (type(method).__name__, method.share) == ("LabelSmoothing", 0.3)
+    monkeypatch.delenv(methods.OWN_FILES)
+    with pytest.raises(ValueError, match="no method 'new_method'"):
+        methods.find("new_method")
+
+
+def test_the_example_shows_up_in_the_command_line_and_trains(tmp_path: Path) -> None:
+    environment = {**os.environ, methods.OWN_FILES: str(EXAMPLE), "COLUMNS": "200"}
+
+    def say(*words: str) -> str:
+        command = [sys.executable, "-m", "colafier", *words]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, env=environment
+        ).stdout
+
+    assert "new_method" in say("methods")
+    words = ["--preset", "digits", "--method", "new_method", "--epochs", "1"]
+    told = say("train", *words, "--out", str(tmp_path / "run"))
+    assert "test accuracy" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("absent.py", None, "no file"),
+        ("ce.py", "", "rename"),
+        ("empty.py", "", "one Method"),
+    ],
+)
+def test_a_file_that_is_no_method(
+    name: str, text: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv(methods.OWN_FILES, str(tmp_path / name))
+    with pytest.raises((ValueError, TypeError), match=said):
+        methods.find(name.removesuffix(".py"))
 
 
 class Picky(Method):

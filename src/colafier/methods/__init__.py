@@ -1,10 +1,18 @@
-"""Methods by name: one paper is one file here with one class. Listing them imports no torch."""
+"""Methods by name: one paper is one file here with one class. Listing them imports no torch.
+
+Files of one's own join them through the environment: `COLAFIER_METHODS=path/to/my_method.py`.
+"""
 
 import difflib
 import importlib
+import importlib.util
 import inspect
+import os
 import pkgutil
+import sys
 from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from colafier.kinds import checked
@@ -13,13 +21,13 @@ if TYPE_CHECKING:
     from colafier.methods.base import Method
 
 CONTRACT = "base"
+OWN_FILES = "COLAFIER_METHODS"  # paths, between them what is between those in PATH
 REQUIRED = inspect.Parameter.empty  # the default of a hyper-parameter that has none
 
 
 def available() -> list[str]:
     """The names of all methods."""
-    found = (module.name for module in pkgutil.iter_modules(__path__))
-    return sorted(name for name in found if name != CONTRACT and not name.startswith("_"))
+    return sorted(_built_in() | _own_files().keys())
 
 
 def find(name: str) -> "type[Method]":
@@ -30,7 +38,7 @@ def find(name: str) -> "type[Method]":
         raise ValueError(f"no method {name!r}; there are {', '.join(available())}{hint}")
     from colafier.methods.base import Method
 
-    module = importlib.import_module(f"{__name__}.{name}")
+    module = _module(name)
     classes = [
         value
         for value in vars(module).values()
@@ -60,3 +68,38 @@ def check(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def build(name: str, **values: Any) -> "Method":
     """A method with these hyper-parameters, which are checked."""
     return find(name)(**check(name, values))
+
+
+def _built_in() -> set[str]:
+    found = (module.name for module in pkgutil.iter_modules(__path__))
+    return {name for name in found if name != CONTRACT and not name.startswith("_")}
+
+
+def _own_files() -> dict[str, Path]:
+    """Files of the user's own, by the name of their method."""
+    paths = [Path(text) for text in os.environ.get(OWN_FILES, "").split(os.pathsep) if text]
+    for path in paths:
+        if not path.is_file():
+            raise ValueError(f"{OWN_FILES} names {path}, where there is no file")
+        if path.stem in _built_in():
+            raise ValueError(f"{path} has the name of a method that is there already: rename it")
+    return {path.stem: path for path in paths}
+
+
+def _module(name: str) -> ModuleType:
+    """The module of a method; a file of the user's own is loaded as if it were one of these."""
+    whole = f"{__name__}.{name}"
+    path = _own_files().get(name)
+    if path is None or whole in sys.modules:
+        return importlib.import_module(whole)
+    spec = importlib.util.spec_from_file_location(whole, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[whole] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[whole]
+        raise
+    return module

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from colafier import inference
 from colafier.flow import Purified
@@ -43,7 +43,10 @@ class Metrics:
         """Figures of an epoch."""
         figures = {}
         if self.test_x is not None:
-            figures["test_accuracy"] = self.test_accuracy(method)
+            figures["test_accuracy"] = self.test_accuracy(method.deployed())
+            if len(members := method.members()) > 1:  # what the papers of two nets report
+                scores = [self.test_accuracy(net) for net in members]
+                figures["members_accuracy"] = sum(scores) / len(scores)
         rows = {name: values.detach().cpu() for name, values in method.rows_now().items()}
         if (labels := rows.pop("labels", None)) is not None:
             figures["labels_changed"] = float((labels != self.given).sum())
@@ -56,11 +59,11 @@ class Metrics:
                 figures[f"{name}_auroc"] = auroc
         return figures
 
-    def test_accuracy(self, method: Method) -> float:
-        """How often the deployed classifier is right on the test rows."""
+    def test_accuracy(self, classifier: nn.Module) -> float:
+        """How often a classifier is right on the test rows."""
         if self.test_x is None or self.test_labels is None or self.normalize is None:
             raise ValueError("there are no test rows")
-        p = inference.predict(method.deployed(), self.test_x, self.normalize)  # (m, c)
+        p = inference.predict(classifier, self.test_x, self.normalize)  # (m, c)
         return float((p.argmax(1) == self.test_labels.cpu()).double().mean())
 
     def final(self, purified: Purified) -> dict[str, float | None]:

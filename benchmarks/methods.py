@@ -1,0 +1,88 @@
+"""Every method of the registry on the same rows, labels, net and optimizer: one line each.
+
+    python benchmarks/methods.py                                   # digits, 40 % instance noise
+    python benchmarks/methods.py --fm-mini --methods ce gce elr    # Fashion-MNIST, see fm_mini.py
+
+Prints a JSON line per method and seed as it goes, then a Markdown table of means over the seeds.
+Headline is the last epoch; a method that needs the noise rate is told the true one, and marked.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+import fm_mini
+
+from colafier import methods
+from colafier.runs import prepare, train
+from colafier.settings import Settings, resolve
+from colafier.train import records
+
+SHOWN = {
+    "test_accuracy": "test accuracy, last epoch",
+    "test_accuracy_last10": "mean of the last 10",
+    "labels_right_after": "labels right after",
+    "auroc": "AUROC for wrong labels",
+    "seconds": "seconds",
+}
+
+
+def settings_for(method: str, seed: int, args: argparse.Namespace) -> Settings:
+    """The same conditions for all, apart from the method's own settings."""
+    if not args.fm_mini:
+        return resolve("digits", {"method": method, "seed": seed})
+    own = {"warmup": 3, "ramp": 5} if method == "colafier" else {}
+    return resolve(None, {**fm_mini.conditions(), "method": method, "seed": seed}, own)
+
+
+def line_of(record: dict[str, Any]) -> dict[str, Any]:
+    """What is shown of a run."""
+    return {name: record.get(name) for name in ("method", "seed", *SHOWN)}
+
+
+def markdown(lines: Sequence[dict[str, Any]]) -> str:
+    """A table with the best test accuracy first."""
+    rows = []
+    for method in dict.fromkeys(line["method"] for line in lines):
+        own = [line for line in lines if line["method"] == method]
+        means = [_mean([line[name] for line in own]) for name in SHOWN]
+        mark = " (told the rate)" if methods.find(method).needs_noise_rate else ""
+        rows.append((means[0] or 0.0, [f"`{method}`{mark}", *map(_shown, means)]))
+    head = ["method", *SHOWN.values()]
+    cells = [head, ["---"] * len(head), *(row for _, row in sorted(rows, reverse=True))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}".lstrip("0") if value < 1 else f"{value:.0f}" if value > 1 else "1.000"
+
+
+def main() -> None:
+    """Train all, one after another."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--methods", nargs="+", default=methods.available())
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--fm-mini", action="store_true", help="Fashion-MNIST instead of digits")
+    args = parser.parse_args()
+
+    lines = []
+    for method in args.methods:
+        for seed in args.seeds:
+            settings = settings_for(method, seed, args)
+            lines.append(line_of(train(settings, prepare(settings)).record))
+            sys.stdout.write(records.to_json(lines[-1]) + "\n")
+            sys.stdout.flush()
+    sys.stdout.write(markdown(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

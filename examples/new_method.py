@@ -1,0 +1,72 @@
+"""A method of your own, whole: label smoothing, trained on digits with 40 % wrong labels beside ce.
+
+    python examples/new_method.py
+
+The class is all there is to a method. Where it is found, everything has it: `colafier methods`,
+`colafier train --method new_method`, the common checks, the table of all methods. Either name the
+file in the environment, or put it into `src/colafier/methods/`, without a list to add it to:
+
+    export COLAFIER_METHODS=examples/new_method.py
+    colafier train --preset digits --method new_method --out runs/new
+    pytest tests/methods/test_common.py -k new_method
+    python benchmarks/methods.py --methods ce new_method
+"""
+
+import os
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from colafier.flow import Batch, MakeNet, Terms, TrainSet
+from colafier.methods.base import Method
+from colafier.rows import RowTable
+
+
+class LabelSmoothing(Method):
+    """Cross entropy in which each label gives a share of itself to all classes.
+
+    Args:
+        share: What the classes are given, alpha.
+    """
+
+    reference = "Lukasik et al., Does label smoothing mitigate label noise?, ICML"
+    year = 2020
+
+    def __init__(self, *, share: float = 0.5) -> None:
+        super().__init__()
+        self.share = share
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """A net, and the last loss of each row."""
+        super().setup(make_net, train, epochs)
+        self.row_losses = RowTable(torch.zeros(train.n))
+
+    def loss(self, batch: Batch) -> Terms:
+        """One term, the mean over the rows of the batch."""
+        logits = self.net(batch.x)  # (b, c)
+        losses = F.cross_entropy(logits, batch.y, reduction="none", label_smoothing=self.share)
+        self.row_losses.write(batch.index, losses)
+        return {"smoothed": losses.mean()}
+
+    def rows_now(self) -> dict[str, Tensor]:
+        """Losses, which are high where a label is wrong: their AUROC is scored each epoch."""
+        return {"loss": self.row_losses.values}
+
+
+def main() -> None:
+    """Train both, and show them side by side."""
+    from rich.console import Console
+
+    from colafier import methods, resolve, run
+    from colafier.summary import table
+
+    os.environ[methods.OWN_FILES] = __file__
+    names = ("ce", Path(__file__).stem)
+    runs = {name: run(resolve("digits", {"method": name})) for name in names}
+    Console().print(table({name: r.record for name, r in runs.items()}, "digits, instance:0.4"))
+
+
+if __name__ == "__main__":
+    main()

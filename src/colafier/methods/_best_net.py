@@ -1,0 +1,55 @@
+"""Rows held out of training, and the epoch in which a net did best on their given labels."""
+
+import copy
+from math import inf
+
+import torch
+from torch import Tensor, nn
+
+from colafier.flow import TrainSet
+
+
+def held_out(train: TrainSet, share: float) -> Tensor:
+    """Numbers of a share of the labelled rows; never of those that a person decided."""
+    rows = train.holdout(share)
+    return rows[~train.trusted[rows]]
+
+
+def trained_on(train: TrainSet, share: float) -> Tensor:
+    """Numbers of the labelled rows that are not held out."""
+    learned = train.labelled.clone()
+    learned[held_out(train, share)] = False
+    return learned.nonzero()[:, 0]
+
+
+def accuracy(p: Tensor, given: Tensor) -> float:
+    """How often the given label is the most probable class; 0 without rows."""
+    return float((p.argmax(1) == given).float().mean()) if len(p) else 0.0
+
+
+def likelihood(p: Tensor, given: Tensor) -> float:
+    """Mean logarithm of the given label's probability; 0 without rows."""
+    of_given = p.gather(1, given[:, None]).clamp(min=1e-7)  # (m, 1)
+    return float(of_given.log().mean()) if len(p) else 0.0
+
+
+class BestNet(nn.Module):
+    """A copy of a net as it was when held-out rows scored it best; the last one without such."""
+
+    score: Tensor
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = copy.deepcopy(net).requires_grad_(False)
+        self.register_buffer("score", torch.tensor(-inf))
+
+    def offer(self, net: nn.Module, score: float) -> None:
+        """Keep this state of the net if no other scored better."""
+        if score >= float(self.score):
+            self.net.load_state_dict(net.state_dict())
+            self.score.fill_(score)
+
+    def give_back(self, net: nn.Module) -> None:
+        """Set the net to the state that was kept, and begin to compare anew."""
+        net.load_state_dict(self.net.state_dict())
+        self.score.fill_(-inf)

@@ -1,0 +1,18 @@
+"""Labels that are probabilities: what they say about the rows."""
+
+import torch
+from torch import Tensor
+
+from colafier.flow import Purified
+
+
+def purified(soft: Tensor, given: Tensor) -> Purified:
+    """The likeliest classes, and how much of each soft label is the given class.
+
+    Args:
+        soft: Soft labels (n, c).
+        given: Given labels (n,); -1, for none, stays.
+    """
+    quality = soft.gather(1, given.clamp(min=0)[:, None])[:, 0]  # (n,)
+    labels = torch.where(given < 0, given, soft.argmax(1))  # (n,)
+    return Purified(labels, quality.clamp(0, 1))

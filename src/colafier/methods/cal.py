@@ -1,0 +1,181 @@
+"""CAL, Zhu et al., CVPR 2021: peer loss, less what noise that depends on the row adds to it.
+
+Such noise adds a covariance between the given label and the loss. It is estimated within classes of
+proxy labels, which a first net makes; a second one then learns without it.
+"""
+
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
+from colafier.methods._class_losses import class_losses, label_shares
+from colafier.methods.base import Method
+from colafier.rows import RowTable
+from colafier.schedules import ramp, scaled
+from colafier.variants import within
+
+AUTHORS_EPOCHS = 166  # 66 of the first net until its proxy labels are read, 100 of the second
+AUTHORS_WARMUP = 10
+SMALLEST = 1e-8  # added to probabilities in the loss of the given label
+SMALLEST_SUBTRACTED = 1e-5  # and in what is subtracted
+PROXY_RATE = 0.1  # of the first net's last epochs, as a multiple of the run's
+
+
+class CAL(Method):
+    """Peer loss for a first net, whose guesses are proxies; peer loss less covariance for a second.
+
+    Args:
+        proxy_epochs: Epochs of the first net; by default scaled from 66 in 166.
+        warmup: Epochs of cross entropy at the begin of each net; by default 10, but no more than
+            half of the first net's.
+        ramp: Epochs after them in which the peer term rises; by default scaled from 30 in 166.
+        proxy_peer_weight: Weight of the first net's peer term in the end, alpha.
+        peer_weight: Weight of the second net's peer term in the end, alpha.
+        sure: A proxy is the given label if its loss is so far below the mean over labels, else the
+            guess. For 10 classes; with fewer the mean is smaller, and this shrinks alike.
+
+    Note: The authors center the losses in the covariance by last epoch's means. These have no
+        gradient, so they are left out, and only the logged value differs. They average within
+        proxy classes first and then by the classes' shares, which is one mean over rows but for
+        chance in the batch. Their warm-up of 10 epochs is not scaled as long as it fits, since a
+        peer term that comes before all classes are learned loses some for good. They read the
+        proxies soon after the rate of SGD has dropped to a tenth: so here, but the second net has
+        the run's rate throughout. They divide rates by 1 + alpha; an optimizer that
+        scales gradients itself needs no such division.
+    """
+
+    reference = (
+        "Zhu, Liu, Liu: A second-order approach to learning with instance-dependent label noise, "
+        "CVPR"
+    )
+    year = 2021
+    num_nets = 2
+
+    shares: Tensor
+    flips: Tensor
+    corrects: Tensor
+
+    def __init__(
+        self,
+        *,
+        proxy_epochs: int | None = None,
+        warmup: int | None = None,
+        ramp: int | None = None,
+        proxy_peer_weight: float = 2.0,
+        peer_weight: float = 1.0,
+        sure: float = 8.0,
+    ) -> None:
+        super().__init__()
+        within(1 if proxy_epochs is None else proxy_epochs, 1, inf, "proxy_epochs")
+        within(0 if warmup is None else warmup, 0, inf, "warmup")
+        within(1 if ramp is None else ramp, 1, inf, "ramp")
+        within(proxy_peer_weight, 0, inf, "proxy_peer_weight")
+        within(peer_weight, 0, inf, "peer_weight")
+        self.proxy_epochs = proxy_epochs
+        self.warmup = warmup
+        self.ramp = ramp
+        self.proxy_peer_weight = proxy_peer_weight
+        self.peer_weight = peer_weight
+        self.sure = sure
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """Both nets, proxy labels and losses of the rows, and how given labels are spread."""
+        c = self.num_classes = train.num_classes
+        own = self.proxy_epochs
+        self.first_epochs = scaled(66, epochs, AUTHORS_EPOCHS) if own is None else own
+        fitting = min(AUTHORS_WARMUP, max(1, self.first_epochs // 2))
+        self.warmup_epochs = fitting if self.warmup is None else self.warmup
+        own = self.ramp
+        self.ramp_epochs = scaled(30, epochs, AUTHORS_EPOCHS) if own is None else own
+        self.first = make_net()
+        self.net = make_net()
+        self.proxies = RowTable(train.given, trusted=train.trusted)
+        self.row_losses = RowTable(torch.zeros(train.n))
+        self.register_buffer("shares", label_shares(train.given[train.labelled], c))  # (c,)
+        self.register_buffer("flips", torch.eye(c))  # tau (c, c): share of given j in proxy i
+        self.register_buffer("corrects", torch.tensor(False))  # whether proxies are there
+
+    def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
+        """One for each net."""
+        return {"first": make(self.first.parameters()), "net": make(self.net.parameters())}
+
+    def passes(self, epoch: int, train: TrainSet) -> Passes:
+        """Epochs of the first net, the last of them at a low rate, then those of the second."""
+        if epoch < self.first_epochs:
+            calm = epoch >= self.first_epochs - max(1, round(self.first_epochs * 6 / 66))
+            yield Pass(optimizers=("first",), lr_scale=PROXY_RATE if calm else 1.0)
+            return
+        if not self.corrects:
+            given, proxies = train.given[train.labelled], self.proxies.values.cpu()[train.labelled]
+            counts = torch.zeros_like(self.flips.cpu())  # (c, c)
+            counts.index_put_((proxies, given), torch.ones(len(given)), accumulate=True)
+            self.flips.copy_(counts / counts.sum(1, keepdim=True).clamp(min=1))
+            self.corrects.fill_(True)
+        yield Pass(optimizers=("net",))
+
+    def loss(self, batch: Batch) -> Terms:
+        """The given label's loss, less the peer term and, for the second net, the covariance."""
+        logits = self.deployed()(batch.x)  # (b, c)
+        losses = class_losses(logits, SMALLEST)  # (b, c)
+        own = losses.gather(1, batch.y[:, None])[:, 0]  # (b,)
+        self.row_losses.write(batch.index, own)
+        subtracted = class_losses(logits, SMALLEST_SUBTRACTED)  # (b, c)
+        if not self.corrects:
+            if batch.epoch == self.first_epochs - 1:
+                self._write_proxies(batch, losses, own)
+            return {"ce": own.mean(), "peer": -self._peer(batch.epoch, subtracted)}
+        proxies = self.proxies[batch.index]  # (b,)
+        return {
+            "ce": own.mean(),
+            "peer": -self._peer(batch.epoch - self.first_epochs, subtracted),
+            "covariance": -covariance(subtracted, batch.y, self.flips[proxies]).mean(),
+        }
+
+    def deployed(self) -> nn.Module:
+        """The second net; before it is there, the first."""
+        net: nn.Module = self.net if self.corrects else self.first
+        return net
+
+    def resolved(self) -> dict[str, Any]:
+        """The schedule in epochs of this run."""
+        return {
+            "proxy_epochs": self.first_epochs,
+            "warmup": self.warmup_epochs,
+            "ramp": self.ramp_epochs,
+        }
+
+    def rows_now(self) -> dict[str, Tensor]:
+        """The proxies, and losses of the given labels."""
+        return {"labels": self.proxies.values, "loss": self.row_losses.values}
+
+    def _peer(self, epoch: int, losses: Tensor) -> Tensor:
+        """The weighted mean loss over labels as frequent as the given ones; milder at first.
+
+        The first net takes the root of the shares.
+        """
+        shares = self.shares if self.corrects else self.shares.sqrt()  # (c,)
+        end = self.peer_weight if self.corrects else self.proxy_peer_weight
+        weight = ramp(epoch, self.warmup_epochs, self.ramp_epochs, 0.0, end)
+        return weight * (losses @ (shares / shares.sum())).mean()
+
+    @torch.no_grad()
+    def _write_proxies(self, batch: Batch, losses: Tensor, own: Tensor) -> None:
+        """Stage proxy labels: given ones that the net is sure of, guesses elsewhere."""
+        needed = self.sure * (1 - 1 / self.num_classes) / 0.9
+        sure = losses.mean(1) - own > needed  # (b,)
+        self.proxies.write(batch.index, torch.where(sure, batch.y, losses.argmin(1)))
+
+
+def covariance(losses: Tensor, given: Tensor, flips: Tensor) -> Tensor:
+    """Each row's part in the covariance of given label and loss, summed over labels (b,).
+
+    Args:
+        losses: Of every label (b, c).
+        given: Given labels (b,).
+        flips: How often rows with the same proxy have each given label (b, c).
+    """
+    return ((F.one_hot(given, losses.shape[1]) - flips) * losses).sum(1)

@@ -1,0 +1,116 @@
+"""CORES2, Cheng et al., ICLR 2021: a sieve lets rows through whose label fits better than average.
+
+For the sieve to tell rows apart predictions must be confident: the mean loss over all labels, as
+frequent as they are, is subtracted.
+"""
+
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colafier.flow import Batch, MakeNet, Pass, Passes, Terms, TrainSet
+from colafier.functional import cross_entropy
+from colafier.methods._class_losses import class_losses, label_shares
+from colafier.methods.base import Method
+from colafier.rows import RowTable
+from colafier.schedules import ramp, scaled
+from colafier.variants import within
+
+AUTHORS_EPOCHS = 100
+SMALLEST = 1e-8  # added to probabilities: without it the loss has no lower bound
+
+
+class CORES2(Method):
+    """Cross entropy less the mean over labels, on the rows that pass the sieve.
+
+    Args:
+        peer_weight: Weight of the mean loss over labels in the end, beta.
+        warmup: Epochs of cross entropy alone; by default scaled from 10 in 100.
+        ramp: Epochs after them in which the weight rises; by default scaled from 30 in 100.
+        sieve: Epochs before rows are sieved; by default scaled from 30 in 100.
+
+    Note: This is the authors' first phase; the second, which trains on sieved rows as if they had
+        no label (CORES*), is not here. They train with plain SGD, 0.1 and in the second half 0.01,
+        divided by 1 + beta; an optimizer that scales gradients itself needs no such division.
+    """
+
+    reference = (
+        "Cheng, Zhu, Li, Gong, Sun, Liu: Learning with instance-dependent label noise: a sample "
+        "sieve approach, ICLR"
+    )
+    year = 2021
+
+    shares: Tensor
+
+    def __init__(
+        self,
+        *,
+        peer_weight: float = 2.0,
+        warmup: int | None = None,
+        ramp: int | None = None,
+        sieve: int | None = None,
+    ) -> None:
+        super().__init__()
+        within(peer_weight, 0, inf, "peer_weight")
+        within(0 if warmup is None else warmup, 0, inf, "warmup")
+        within(1 if ramp is None else ramp, 1, inf, "ramp")
+        within(0 if sieve is None else sieve, 0, inf, "sieve")
+        self.peer_weight = peer_weight
+        self.warmup = warmup
+        self.ramp = ramp
+        self.sieve = sieve
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """A net, and for each row whether it passed the sieve and how far its label is off."""
+        super().setup(make_net, train, epochs)
+        self.warmup_epochs = _scaled(10, epochs) if self.warmup is None else self.warmup
+        self.ramp_epochs = _scaled(30, epochs) if self.ramp is None else self.ramp
+        self.sieve_begin = _scaled(30, epochs) if self.sieve is None else self.sieve
+        known = train.given[train.labelled]
+        self.register_buffer("shares", label_shares(known, train.num_classes))  # (c,) the prior
+        self.kept = RowTable(torch.ones(train.n, dtype=torch.bool))  # v
+        self.excess = RowTable(torch.zeros(train.n))
+
+    def passes(self, epoch: int, train: TrainSet) -> Passes:
+        """One walk; then the label shares of the rows that were kept, for the next."""
+        yield Pass()
+        kept = self.kept.values.cpu() & train.labelled  # (n,)
+        if kept.any():
+            self.shares.copy_(label_shares(train.given[kept], train.num_classes))
+
+    def loss(self, batch: Batch) -> Terms:
+        """Means over the rows that pass the sieve: of the given label's loss, less the peer's."""
+        logits = self.net(batch.x)  # (b, c)
+        own = cross_entropy(logits, batch.y)  # (b,)
+        every = class_losses(logits, SMALLEST)  # (b, c)
+        excess = (own - every.mean(1)).detach()  # (b,)
+        kept = (excess <= 0) | (batch.epoch < self.sieve_begin)  # (b,)
+        self.kept.write(batch.index, kept)
+        self.excess.write(batch.index, excess)
+        share = self.gather(kept.float()).mean()  # of the whole batch
+        weight = kept / share.clamp(min=1e-9)  # (b,) a batch may keep nothing
+        peer_weight = ramp(batch.epoch, self.warmup_epochs, self.ramp_epochs, 0.0, self.peer_weight)
+        peer = every @ self.shares  # (b,)
+        return {
+            "ce": (weight * own).mean(),
+            "peer": -peer_weight * (weight * peer).mean(),
+            "kept": share,
+        }
+
+    def resolved(self) -> dict[str, Any]:
+        """The schedule in epochs of this run."""
+        return {
+            "warmup": self.warmup_epochs,
+            "ramp": self.ramp_epochs,
+            "sieve": self.sieve_begin,
+        }
+
+    def rows_now(self) -> dict[str, Tensor]:
+        """By how much the given label's loss is above the mean over labels; the sieve is at 0."""
+        return {"excess": self.excess.values}
+
+
+def _scaled(authors_value: int, epochs: int) -> int:
+    return scaled(authors_value, epochs, AUTHORS_EPOCHS)

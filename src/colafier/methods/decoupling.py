@@ -1,0 +1,45 @@
+"""Decoupling: two nets learn only from rows about which they disagree."""
+
+from math import inf
+
+from colafier.flow import Batch, Terms
+from colafier.methods._small_loss import mean_over
+from colafier.methods._two_nets import TwoNets
+from colafier.variants import within
+
+
+class Decoupling(TwoNets):
+    """Disagreement says when to learn from a row, cross entropy with the given label says how.
+
+    Args:
+        warmup: Epochs of plain training before.
+        least_share: The loss is divided by at least this share of the batch, so that a step with
+            few disagreements is a small one.
+
+    Note: The authors' code has these defaults (its warm-up is in steps), SGD, a data set of faces,
+        and weights for unbalanced classes, which are left out. Versions for CIFAR-10 by others
+        have no least share.
+    """
+
+    reference = 'Malach, Shalev-Shwartz, Decoupling "when to update" from "how to update", NeurIPS'
+    year = 2017
+
+    def __init__(self, *, warmup: int = 0, least_share: float = 0.1) -> None:
+        super().__init__()
+        within(warmup, 0, inf, "warmup")
+        within(least_share, 0, 1, "least_share")
+        self.warmup = warmup
+        self.least_share = least_share
+
+    def loss(self, batch: Batch) -> Terms:
+        """Cross entropy of each net over the rows with disagreement; 0 if there is none."""
+        logits, (first, second) = self.look(batch)
+        self.row_losses.write(batch.index, (first + second) / 2)
+        disagree = self.disagree(logits)  # (all b,)
+        learned = disagree | (batch.epoch < self.warmup)
+        weight = self.own(mean_over(learned, self.least_share * len(learned)))  # (b,)
+        return {
+            "first": (weight * first).mean(),
+            "second": (weight * second).mean(),
+            "disagree": disagree.float().mean(),
+        }

@@ -1,0 +1,146 @@
+"""DISC: each row has its own confidence threshold; two views split rows into clean, hard, purified.
+
+Clean rows are learned with cross entropy, hard ones with a robust loss, and all that were selected
+or relabeled once more as mixes.
+"""
+
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from colafier.flow import Batch, MakeNet, Terms, TrainSet
+from colafier.functional import cross_entropy, gce
+from colafier.methods.base import Method
+from colafier.mixing import mixed_labels, mixup
+from colafier.rows import RowTable
+from colafier.schedules import scaled
+from colafier.variants import within
+
+AUTHORS_EPOCHS = 200
+MOST_SURE = 0.99  # a threshold for purified rows is never above
+NEITHER, PURIFIED, HARD, CLEAN = range(4)
+
+
+class Disc(Method):
+    """Dynamic instance-specific selection and correction.
+
+    Args:
+        warmup: Epochs of plain training on both views; by default scaled from 20 in 200.
+        momentum: Share of the old threshold in the new one after an epoch; by default 0.99 to the
+            power of 200 / epochs, so that thresholds get as far in a shorter run.
+        margin: How far above its threshold a row must be to be relabeled, sigma.
+        hard_weight: Weight of the hard rows' loss, lambda_h.
+        hard_q: q of their generalized cross entropy.
+        alpha: Of Beta(alpha, alpha), from which the shares in a mix are drawn.
+
+    Note:
+        The defaults are the code's. The authors have other values for some noises: warm-up of 15
+        epochs for instance noise, momentum 0.95 for asymmetric and heavy noise, margin 0.3 for
+        light noise, hard weight 0.2 for heavy noise. They train with SGD without momentum, the
+        rate divided by 10 after 80 and 160 epochs. A person's labels count as clean. `purify` asks
+        the classifier, as it can say more than the labels of those rows that were relabeled.
+    """
+
+    reference = (
+        "Li et al., DISC: Learning from noisy labels via dynamic instance-specific selection and "
+        "correction, CVPR"
+    )
+    year = 2023
+    views = ("weak", "strong")
+
+    def __init__(
+        self,
+        *,
+        warmup: int | None = None,
+        momentum: float | None = None,
+        margin: float = 0.5,
+        hard_weight: float = 1.0,
+        hard_q: float = 0.7,
+        alpha: float = 5.0,
+    ) -> None:
+        super().__init__()
+        within(0 if warmup is None else warmup, 0, inf, "warmup")
+        within(0 if momentum is None else momentum, 0, 1, "momentum")
+        within(margin, 0, 1, "margin")
+        within(hard_weight, 0, inf, "hard_weight")
+        within(hard_q, 1e-3, 1, "hard_q")
+        within(alpha, 1e-3, inf, "alpha")
+        self.warmup = warmup
+        self.momentum = momentum
+        self.margin = margin
+        self.hard_weight = hard_weight
+        self.hard_q = hard_q
+        self.alpha = alpha
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """A net, and for each row its thresholds, its group, its label and its last loss."""
+        super().setup(make_net, train, epochs)
+        self.num_classes = train.num_classes
+        usual = scaled(20, epochs, AUTHORS_EPOCHS)
+        self.warmup_epochs = usual if self.warmup is None else self.warmup
+        keep = 0.99 ** (AUTHORS_EPOCHS / epochs)
+        self.keep = keep if self.momentum is None else self.momentum
+        self.thresholds = RowTable(torch.full((train.n, 2), 1 / train.n))  # one for each view
+        self.groups = RowTable(torch.full((train.n,), CLEAN), trusted=train.trusted)
+        self.labels = RowTable(train.given, trusted=train.trusted)
+        self.row_losses = RowTable(torch.zeros(train.n))
+
+    def loss(self, batch: Batch) -> Terms:
+        """Cross entropy of both views at first, then one term for each kind of row."""
+        views = self.net(torch.cat(batch.views)).chunk(2)  # two of (b, c)
+        losses = torch.stack([cross_entropy(view, batch.y) for view in views]).sum(0)  # (b,)
+        self._judge(batch, views)
+        self.row_losses.write(batch.index, losses)
+        if batch.epoch < self.warmup_epochs:
+            return {"ce": losses.mean()}
+        groups = self.groups[batch.index]  # (b,)
+        robust = torch.stack([gce(view, batch.y, self.hard_q) for view in views]).sum(0)  # (b,)
+        return {
+            "clean": ((groups == CLEAN) * losses).mean(),
+            "hard": self.hard_weight * ((groups == HARD) * robust).mean(),
+            "mixed": self._mixed(batch, groups != NEITHER),
+        }
+
+    def resolved(self) -> dict[str, Any]:
+        """Warm-up in epochs of this run, and the thresholds' momentum."""
+        return {"warmup": self.warmup_epochs, "momentum": self.keep}
+
+    def rows_now(self) -> dict[str, Tensor]:
+        """Labels that purified rows were given, and losses of the given ones."""
+        return {"labels": self.labels.values, "loss": self.row_losses.values}
+
+    @torch.no_grad()
+    def _judge(self, batch: Batch, views: tuple[Tensor, ...]) -> None:
+        """Stage group, label and thresholds of the next epoch; groups by the old thresholds.
+
+        A row is met once in an epoch, so this is the authors' update at the end of the epoch.
+        """
+        old = self.thresholds[batch.index]  # (b, 2)
+        p = torch.stack([view.softmax(1) for view in views], 1)  # (b, 2, c)
+        of_given = p.gather(2, batch.y[:, None, None].expand(-1, 2, 1))[:, :, 0]  # (b, 2)
+        passed = (of_given > old).sum(1)  # (b,) how many views are sure of the given label
+        confidence, guess = p.mean(1).max(1)  # (b,), (b,)
+        surer = confidence > (old.mean(1) + self.margin).clamp(max=MOST_SURE)  # (b,)
+        groups = torch.where(surer, PURIFIED, NEITHER)
+        groups = torch.where(passed == 1, HARD, torch.where(passed == 2, CLEAN, groups))
+        labels = torch.where(groups == PURIFIED, guess, self.labels[batch.index])
+        self.groups.write(batch.index, groups)
+        self.labels.write(batch.index, torch.where(groups >= HARD, batch.y, labels))
+        new = self.keep * old + (1 - self.keep) * p.max(2).values  # (b, 2)
+        self.thresholds.write(batch.index, new)
+
+    def _mixed(self, batch: Batch, chosen: Tensor) -> Tensor:
+        """Mean loss of mixes of the chosen rows, for each view with mixes of its own; a scalar."""
+        share = self.gather(chosen.float()).mean()  # of all processes' rows
+        total = torch.zeros((), device=share.device)
+        if not chosen.any():
+            return total
+        labels = self.labels[batch.index][chosen]  # (m,)
+        for view in batch.views:
+            mixed = mixup(view[chosen], self.alpha)
+            targets = mixed_labels(labels, mixed, self.num_classes)  # (m, c)
+            total = total + F.cross_entropy(self.net(mixed.x), targets, reduction="sum")
+        return total / len(batch) / share

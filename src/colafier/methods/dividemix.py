@@ -1,0 +1,225 @@
+"""DivideMix: each net splits the rows for the other, which treats doubtful ones as unlabeled.
+
+The split is a mixture of two Gaussians over the losses; training on both parts is MixMatch.
+"""
+
+import warnings
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
+from colafier.functional import cross_entropy
+from colafier.inference import evaluating
+from colafier.methods._class_prior import prior_loss
+from colafier.methods._pair import TAGS, Pair
+from colafier.methods.base import Method
+from colafier.mixing import mixup
+from colafier.rows import RowTable
+from colafier.schedules import scaled
+from colafier.variants import within
+
+AUTHORS_EPOCHS = 300
+
+
+class DivideMix(Method):
+    """Two nets, semi-supervised: what the other net finds clean is labeled, the rest is not.
+
+    Args:
+        warmup: Epochs of plain training; by default scaled from 10 in 300.
+        ramp: Epochs after it in which the unlabeled loss rises; by default scaled from 16 in 300.
+        threshold: Clean probability above which a row counts as labeled, tau.
+        temperature: Of the sharpened targets, T.
+        alpha: Of Beta(alpha, alpha), from which the shares in a mix are drawn.
+        unlabeled_weight: Weight of the unlabeled loss, lambda_u.
+        penalty: Weight of the confidence penalty in the warm-up.
+        batch_size: Labeled rows in a step after the warm-up, with as many unlabeled ones.
+
+    Note:
+        lambda_u is 0 for the authors' asymmetric noise and 20 % symmetric noise, 25 for more (their
+        code's default) and 50 for 90 %. The penalty is theirs for asymmetric noise only; without it
+        losses fall into no two groups there. Both defaults are meant for noise that depends on the
+        class or the row. Averages of losses over epochs, which the authors use at 90 % noise, are
+        left out. They train with SGD, the rate divided by 10 in the middle. Guesses are made in
+        eval mode, and rows that came without a label join the unlabeled ones. If no more than a
+        few labels are found clean, the nearest to it are added, so that there is a step to take.
+        In short runs on few rows the scaled warm-up is a handful of steps: set a longer one.
+    """
+
+    reference = (
+        "Li, Socher, Hoi, DivideMix: Learning with noisy labels as semi-supervised learning, ICLR"
+    )
+    year = 2020
+    num_nets = 2
+    views = ("weak", "weak")
+
+    def __init__(
+        self,
+        *,
+        warmup: int | None = None,
+        ramp: int | None = None,
+        threshold: float = 0.5,
+        temperature: float = 0.5,
+        alpha: float = 4.0,
+        unlabeled_weight: float = 0.0,
+        penalty: float = 1.0,
+        batch_size: int = 64,
+    ) -> None:
+        super().__init__()
+        within(0 if warmup is None else warmup, 0, inf, "warmup")
+        within(1 if ramp is None else ramp, 1, inf, "ramp")
+        within(threshold, 0, 1, "threshold")
+        within(temperature, 1e-3, inf, "temperature")
+        within(alpha, 1e-3, inf, "alpha")
+        within(unlabeled_weight, 0, inf, "unlabeled_weight")
+        within(penalty, 0, inf, "penalty")
+        within(batch_size, 1, inf, "batch_size")
+        self.warmup = warmup
+        self.ramp = ramp
+        self.threshold = threshold
+        self.temperature = temperature
+        self.alpha = alpha
+        self.unlabeled_weight = unlabeled_weight
+        self.penalty = penalty
+        self.batch_size = batch_size
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """Two nets, and what each of them thinks of the given labels."""
+        self.num_classes = train.num_classes
+        self.warmup_epochs = (
+            scaled(10, epochs, AUTHORS_EPOCHS) if self.warmup is None else self.warmup
+        )
+        self.ramp_epochs = scaled(16, epochs, AUTHORS_EPOCHS) if self.ramp is None else self.ramp
+        self.nets = Pair([make_net(), make_net()])
+        self.clean = RowTable(torch.ones(train.n, 2))  # probability, by each net's losses
+
+    def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
+        """One for each net."""
+        return {tag: make(net.parameters()) for tag, net in zip(TAGS, self.nets, strict=True)}
+
+    def passes(self, epoch: int, train: TrainSet) -> Passes:
+        """Each net in turn; after the warm-up both split the rows before either of them learns."""
+        if epoch < self.warmup_epochs:
+            for tag in TAGS:
+                yield Pass(tag=tag, optimizers=(tag,))
+            return
+        for number, net in enumerate(self.nets):
+            self.clean.values[:, number] = self._judge(net, train).to(self.clean.values.device)
+        for number, tag in enumerate(TAGS):
+            labeled = self._labeled(self.clean.values[:, 1 - number].cpu(), train)
+            yield Pass(
+                labeled.nonzero()[:, 0],
+                paired=(~labeled).nonzero()[:, 0],
+                tag=tag,
+                optimizers=(tag,),
+                batch_size=self.batch_size,
+            )
+
+    def loss(self, batch: Batch) -> Terms:
+        """MixMatch of labeled and unlabeled rows; plain training in the warm-up."""
+        number = TAGS.index(batch.tag)
+        if batch.epoch < self.warmup_epochs:
+            return self._plain(self.nets[number](batch.x), batch.y)
+        x = list(batch.views)
+        targets = [self._refined(batch, number)] * len(x)  # each (b, c)
+        if batch.paired is not None:
+            x += batch.paired.views
+            targets += [self._guessed(batch.paired)] * len(batch.paired.views)
+        mixed = mixup(torch.cat(x), self.alpha)
+        own = torch.cat(targets)  # (m, c)
+        target = mixed.keep * own + (1 - mixed.keep) * own[mixed.partner]
+        logits = self.nets[number](mixed.x)  # (m, c)
+        p = logits.softmax(1)
+        first = len(batch) * len(batch.views)  # these are mostly labeled
+        terms = {
+            "labeled": cross_entropy(logits[:first], target[:first]).mean(),
+            "prior": prior_loss(self, p),
+        }
+        if batch.paired is not None:
+            apart = (p[first:] - target[first:]).square().mean()
+            terms["unlabeled"] = self.weight_at(batch.progress) * apart
+        return terms
+
+    def weight_at(self, progress: float) -> float:
+        """lambda_u after so many epochs: it rises from 0 at the end of the warm-up."""
+        done = (progress - self.warmup_epochs) / self.ramp_epochs
+        return self.unlabeled_weight * min(max(done, 0.0), 1.0)
+
+    def deployed(self) -> nn.Module:
+        """Both nets, with the mean of their logits."""
+        return self.nets
+
+    def members(self) -> list[nn.Module]:
+        """Each net alone."""
+        return list(self.nets)
+
+    def resolved(self) -> dict[str, Any]:
+        """Warm-up and ramp in epochs of this run."""
+        return {"warmup": self.warmup_epochs, "ramp": self.ramp_epochs}
+
+    def rows_now(self) -> dict[str, Tensor]:
+        """How little both nets find the given labels clean."""
+        return {"doubt": 1 - self.clean.values.mean(1)}
+
+    def _plain(self, logits: Tensor, y: Tensor) -> Terms:
+        """Cross entropy, and a penalty on confidence, which would make all losses small."""
+        log_p = logits.log_softmax(1)  # (b, c)
+        negative_entropy = (log_p.exp() * log_p).sum(1)  # (b,)
+        ce = cross_entropy(logits, y).mean()
+        return {"ce": ce, "penalty": self.penalty * negative_entropy.mean()}
+
+    def _judge(self, net: nn.Module, train: TrainSet) -> Tensor:
+        """How probably each given label is clean, by the net's losses (n,); 0 without a label."""
+        p = train.predict(net)  # (n, c)
+        losses = -p.gather(1, train.given.clamp(min=0)[:, None])[:, 0].clamp(min=1e-12).log()
+        clean = torch.zeros(train.n)
+        clean[train.labelled] = small_component(losses[train.labelled])
+        clean[train.trusted & train.labelled] = 1.0  # a person decided
+        return clean
+
+    def _labeled(self, clean: Tensor, train: TrainSet) -> Tensor:
+        """Rows that keep their label (n,), as a mask: at least enough for one step."""
+        enough = min(self.batch_size, int(train.labelled.sum()))
+        least = clean[train.labelled].topk(enough).values.min()
+        return train.labelled & ((clean > self.threshold) | (clean >= least))
+
+    def _refined(self, batch: Batch, number: int) -> Tensor:
+        """Given labels as far as the other net finds them clean, else the own guess (b, c)."""
+        clean = self.clean[batch.index][:, 1 - number, None]  # (b, 1)
+        given = F.one_hot(batch.y, self.num_classes)  # (b, c)
+        guess = self._mean_guess(batch, [self.nets[number]])
+        return self._sharpen(clean * given + (1 - clean) * guess)
+
+    def _guessed(self, batch: Batch) -> Tensor:
+        """What both nets make of the rows (b, c)."""
+        return self._sharpen(self._mean_guess(batch, list(self.nets)))
+
+    def _mean_guess(self, batch: Batch, nets: list[nn.Module]) -> Tensor:
+        """Mean probabilities over nets and views (b, c)."""
+        with evaluating(self.nets):
+            guesses = [net(view).softmax(1) for net in nets for view in batch.views]
+        return torch.stack(guesses).mean(0)
+
+    def _sharpen(self, p: Tensor) -> Tensor:
+        """Probabilities (b, c) nearer to 0 and 1, by the temperature."""
+        powers = p ** (1 / self.temperature)
+        return powers / powers.sum(1, keepdim=True)
+
+
+def small_component(losses: Tensor) -> Tensor:
+    """Probability (m,) that a loss is of the lower of two Gaussians; 1 if all losses are alike."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture  # takes seconds
+
+    spread = losses.max() - losses.min()
+    if not torch.isfinite(spread) or spread < 1e-6:
+        return torch.ones_like(losses)
+    x = ((losses - losses.min()) / spread)[:, None].double().numpy()  # (m, 1)
+    mixture = GaussianMixture(2, tol=1e-2, max_iter=10, reg_covar=5e-4, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # ten rounds are the authors' choice
+        posterior = mixture.fit(x).predict_proba(x)  # (m, 2)
+    return torch.from_numpy(posterior[:, mixture.means_[:, 0].argmin()]).float()

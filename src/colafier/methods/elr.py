@@ -1,0 +1,63 @@
+"""Early-learning regularization, Liu et al., NeurIPS 2020: stay with what was learned early.
+
+A running mean of what the net said of each row keeps it from learning wrong labels later.
+"""
+
+from math import inf
+
+import torch
+from torch import Tensor
+
+from colafier.flow import Batch, MakeNet, Terms, TrainSet
+from colafier.functional import clamped, cross_entropy, early_learning
+from colafier.methods.base import Method
+from colafier.rows import RowTable
+from colafier.variants import within
+
+
+class EarlyLearning(Method):
+    """Cross entropy, and a reward for agreeing with the net's own earlier predictions.
+
+    Args:
+        momentum: Share of the old target in the new one, beta.
+        weight: Weight of the regularizer, lambda.
+
+    Note: The defaults are the authors' for symmetric noise on CIFAR-10; for asymmetric noise they
+        have 0.9 and 1. The loss may become negative, as it should. They train with SGD and weight
+        decay 0.001, the rate divided by 100 after a third and two thirds of 120 epochs.
+    """
+
+    reference = (
+        "Liu, Niles-Weed, Razavian, Fernandez-Granda: Early-learning regularization prevents "
+        "memorization of noisy labels, NeurIPS"
+    )
+    year = 2020
+
+    def __init__(self, *, momentum: float = 0.7, weight: float = 3.0) -> None:
+        super().__init__()
+        within(momentum, 0, 1, "momentum")
+        within(weight, 0, inf, "weight")
+        self.momentum = momentum
+        self.weight = weight
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """A net, a target for each row, and the last cross entropy of each row."""
+        super().setup(make_net, train, epochs)
+        self.targets = RowTable(torch.zeros(train.n, train.num_classes))  # t
+        self.row_losses = RowTable(torch.zeros(train.n))
+
+    def loss(self, batch: Batch) -> Terms:
+        """Cross entropy and the regularizer, which sees this step's targets already."""
+        logits = self.net(batch.x)  # (b, c)
+        losses = cross_entropy(logits, batch.y)  # (b,)
+        p = clamped(logits.detach())  # (b, c)
+        now = p / p.sum(1, keepdim=True)  # (b, c)
+        targets = self.momentum * self.targets[batch.index] + (1 - self.momentum) * now  # (b, c)
+        self.targets.write(batch.index, targets)
+        self.row_losses.write(batch.index, losses)
+        regularizer = early_learning(logits, targets).mean()
+        return {"ce": losses.mean(), "elr": self.weight * regularizer}
+
+    def rows_now(self) -> dict[str, Tensor]:
+        """Cross entropies, since large ones are a sign of wrong labels."""
+        return {"loss": self.row_losses.values}

@@ -1,0 +1,100 @@
+"""Generalized cross entropy, Zhang and Sabuncu, NeurIPS 2018: a loss between CE and MAE.
+
+The less a net believes a label, the less the label counts; truncated, it then counts nothing.
+"""
+
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colafier.flow import Batch, MakeNet, Pass, Passes, Terms, TrainSet
+from colafier.functional import gce
+from colafier.methods.base import Method
+from colafier.rows import RowTable
+from colafier.schedules import scaled
+from colafier.variants import within
+
+AUTHORS_EPOCHS = 120
+
+
+class GeneralizedCrossEntropy(Method):
+    """Generalized cross entropy; truncated, only of rows whose label the net finds likely enough.
+
+    Args:
+        power: q; 0 would be cross entropy, 1 is the mean absolute error.
+        truncated: Whether rows are pruned, the paper's truncated loss.
+        threshold: k: rows whose label has no larger probability are pruned.
+        first_pruning: Epoch before which all rows count; by default scaled from 40 in 120.
+        interval: Epochs from one pruning to the next; by default scaled from 10 in 120.
+
+    Note: The authors prune with the net that was best so far on held-out noisy labels. Here it is
+        the net of now, without augmentation: nothing is held out and no second net is kept. They
+        train with SGD, the rate divided by 10 after a third and two thirds of the run. Without
+        truncation a long run learns wrong labels too, only later than with cross entropy.
+    """
+
+    reference = (
+        "Zhang, Sabuncu: Generalized cross entropy loss for training deep neural networks "
+        "with noisy labels, NeurIPS"
+    )
+    year = 2018
+
+    def __init__(
+        self,
+        *,
+        power: float = 0.7,
+        truncated: bool = False,
+        threshold: float = 0.5,
+        first_pruning: int | None = None,
+        interval: int | None = None,
+    ) -> None:
+        super().__init__()
+        within(power, 1e-6, 1, "power")
+        within(threshold, 0, 1, "threshold")
+        within(0 if first_pruning is None else first_pruning, 0, inf, "first_pruning")
+        within(1 if interval is None else interval, 1, inf, "interval")
+        self.power = power
+        self.truncated = truncated
+        self.threshold = threshold
+        self.first_pruning = first_pruning
+        self.interval = interval
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """A net, which rows count, and the last loss of each row."""
+        super().setup(make_net, train, epochs)
+        first, interval = self.first_pruning, self.interval
+        self.first_epoch = scaled(40, epochs, AUTHORS_EPOCHS) if first is None else first
+        self.interval_epochs = scaled(10, epochs, AUTHORS_EPOCHS) if interval is None else interval
+        self.kept = RowTable(torch.ones(train.n))  # w
+        self.row_losses = RowTable(torch.zeros(train.n))
+
+    def passes(self, epoch: int, train: TrainSet) -> Passes:
+        """One walk over all rows; truncated, every few epochs begin with a pruning."""
+        since = epoch - self.first_epoch
+        if self.truncated and since >= 0 and since % self.interval_epochs == 0:
+            self._prune(train)
+        yield Pass()
+
+    def loss(self, batch: Batch) -> Terms:
+        """Mean generalized cross entropy; a pruned row's is a constant, which is left out."""
+        losses = gce(self.net(batch.x), batch.y, self.power)  # (b,)
+        self.row_losses.write(batch.index, losses)
+        return {"gce": (self.kept[batch.index] * losses).mean()}
+
+    def rows_now(self) -> dict[str, Tensor]:
+        """Losses, since large ones are a sign of wrong labels."""
+        return {"loss": self.row_losses.values}
+
+    def resolved(self) -> dict[str, Any]:
+        """Epochs of the prunings in this run."""
+        return {"first_pruning": self.first_epoch, "interval": self.interval_epochs}
+
+    def _prune(self, train: TrainSet) -> None:
+        """Keep rows whose label is likelier than the threshold; all if there would be none."""
+        p = train.predict(self.net)  # (n, c)
+        of_given = p.gather(1, train.given.clamp(min=0)[:, None].to(p.device))[:, 0]  # (n,)
+        likely = (of_given > self.threshold) & train.labelled.to(p.device)
+        kept = likely | train.trusted.to(p.device)
+        self.kept.values.copy_(kept if kept.any() else torch.ones_like(of_given))

@@ -1,0 +1,112 @@
+"""Peer loss, Liu and Guo, ICML 2020: whoever agrees blindly with the labels is punished.
+
+Each row's loss is set against its loss with the label of some other row, drawn at random.
+"""
+
+from math import inf
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from colafier.flow import Batch, MakeNet, Terms, TrainSet
+from colafier.methods._class_losses import class_losses, label_shares
+from colafier.methods.base import Method
+from colafier.rows import RowTable
+from colafier.schedules import scaled
+from colafier.variants import within
+
+AUTHORS_EPOCHS = 300
+SMALLEST = 1e-5  # added to probabilities: without it the loss has no lower bound
+# The authors' schedules of alpha: the epoch in which a phase ends, alpha at its begin and its end
+SCHEDULES = {
+    "uniform": (
+        (20, 0.0, 0.0),
+        (40, 0.0, 0.1),
+        (90, 1.0, 2.0),
+        (140, 2.0, 2.5),
+        (240, 2.5, 3.3),
+        (300, 3.3, 5.0),
+    ),
+    "sparse": (
+        (20, 0.0, 0.0),
+        (40, 0.0, 1.0),
+        (90, 1.0, 2.0),
+        (140, 2.0, 5.0),
+        (240, 5.0, 10.0),
+        (300, 10.0, 20.0),
+    ),
+}
+
+
+class PeerLoss(Method):
+    """Cross entropy with the given label, less alpha times that with a random row's label.
+
+    Args:
+        schedule: How alpha rises over the run: the authors' for `uniform` or for `sparse` noise,
+            scaled from 300 epochs; both begin with plain training.
+        max_weight: Alpha rises no further; infinity is the authors' schedule to its end.
+
+    Note: The authors let alpha rise to 5 or 20, but divide the rate by 10 every 40 epochs, so that
+        little is learned with an alpha above 2. At the run's constant rate a large alpha drives
+        whole classes out of the guesses, hence `max_weight`; on small data it may still happen to
+        one. They draw the peers' rows and labels from two more batches; here the rows are the
+        batch's own, and the labels are drawn from all given ones, which has the same mean and needs
+        no further forward pass. They divide the rate by 1 + alpha; here the loss is, the same for
+        SGD and without effect on AdamW.
+    """
+
+    reference = (
+        "Liu, Guo: Peer loss functions: Learning from noisy labels without knowing noise rates, "
+        "ICML"
+    )
+    year = 2020
+
+    label_shares: Tensor
+
+    def __init__(
+        self, *, schedule: Literal["uniform", "sparse"] = "uniform", max_weight: float = 2.0
+    ) -> None:
+        super().__init__()
+        if schedule not in SCHEDULES:
+            raise ValueError(f"schedule is one of {', '.join(SCHEDULES)}, not {schedule!r}")
+        within(max_weight, 0, inf, "max_weight")
+        self.schedule = schedule
+        self.max_weight = max_weight
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """A net, how frequent each label is, and the last cross entropy of each row."""
+        super().setup(make_net, train, epochs)
+        phases = SCHEDULES[self.schedule]
+        self.ends = tuple(scaled(end, epochs, AUTHORS_EPOCHS) for end, _, _ in phases)
+        shares = label_shares(train.given[train.labelled], train.num_classes)  # (c,)
+        self.register_buffer("label_shares", shares)
+        self.row_losses = RowTable(torch.zeros(train.n))
+
+    def loss(self, batch: Batch) -> Terms:
+        """Cross entropy with the given labels and, subtracted, with labels of random rows."""
+        surprise = class_losses(self.net(batch.x), SMALLEST)  # (b, c)
+        own = surprise.gather(1, batch.y[:, None])[:, 0]  # (b,)
+        all_rows = len(self.gather(batch.y))
+        peer_labels = self.own(torch.multinomial(self.label_shares, all_rows, replacement=True))
+        peer = surprise.gather(1, peer_labels[:, None])[:, 0]  # (b,)
+        self.row_losses.write(batch.index, own)
+        alpha = self.weight_at(batch.epoch)
+        return {"ce": own.mean() / (1 + alpha), "peer": -alpha * peer.mean() / (1 + alpha)}
+
+    def weight_at(self, epoch: int) -> float:
+        """Alpha in an epoch: linear within each phase of the schedule."""
+        begin, alpha = 0, 0.0
+        for end, (_, first, last) in zip(self.ends, SCHEDULES[self.schedule], strict=True):
+            if begin <= epoch < end:
+                alpha = first + (last - first) * (epoch - begin) / (end - begin)
+            begin = end
+        return min(alpha, self.max_weight)
+
+    def rows_now(self) -> dict[str, Tensor]:
+        """Cross entropies, since large ones are a sign of wrong labels."""
+        return {"loss": self.row_losses.values}
+
+    def resolved(self) -> dict[str, Any]:
+        """Epochs of plain training, and those in which the later phases end."""
+        return {"warmup": self.ends[0], "phase_ends": list(self.ends[1:])}

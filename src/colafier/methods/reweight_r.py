@@ -1,0 +1,134 @@
+"""Reweight-R, Xia et al., NeurIPS 2019: a row counts as its label's clean over noisy probability.
+
+The noisy probability is the net's own prediction sent through T, the matrix of how labels go wrong.
+T from anchor rows may be off, so in the end it is revised together with the net.
+"""
+
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
+from colafier.functional import cross_entropy
+from colafier.methods._best_net import BestNet, accuracy, held_out, trained_on
+from colafier.methods._transition import SMALLEST, anchor_transition
+from colafier.methods.base import Method
+from colafier.rows import RowTable
+from colafier.schedules import scaled
+from colafier.variants import within
+
+
+class ReweightR(Method):
+    """Cross entropy, then importance weights by an estimated T, then T and the net together.
+
+    Args:
+        warmup: Epochs of cross entropy, whose best one gives T; by default a fifth of the run.
+        revision: Epochs at the end in which T is revised, too; by default two fifths of the run.
+        revision_rate: Learning rate of these, as a multiple of the run's.
+        quantile: The anchor row of a class is its most probable one below this quantile.
+        holdout: Share of the rows that choose the best epoch of each phase and train none.
+
+    Note: The authors have 20, 200 and 200 epochs. A short run would have hardly any warm-up by
+        that, and T of a net that knows nothing is worse than none; a longer one does no harm, as
+        held-out rows choose its epoch. Their rate is 0.01 (SGD) and 5e-7 (Adam) in the revision,
+        which would not move in a short run. In their code the slack is added once per row, or gets
+        no gradient, and the sum may leave [0, 1]; here it is added once, clamped and normalized.
+        They keep the best epoch of the revision as well; here the last counts.
+    """
+
+    reference = (
+        "Xia, Liu, Wang, Han, Gong, Niu, Sugiyama: Are anchor points really indispensable in "
+        "label-noise learning?, NeurIPS"
+    )
+    year = 2019
+
+    transition: Tensor
+
+    def __init__(
+        self,
+        *,
+        warmup: int | None = None,
+        revision: int | None = None,
+        revision_rate: float = 0.01,
+        quantile: float = 0.97,
+        holdout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        within(1 if warmup is None else warmup, 1, inf, "warmup")
+        within(0 if revision is None else revision, 0, inf, "revision")
+        within(revision_rate, 0, inf, "revision_rate")
+        within(quantile, 0, 1, "quantile")
+        within(holdout, 0, 0.5, "holdout")
+        self.warmup = warmup
+        self.revision = revision
+        self.revision_rate = revision_rate
+        self.quantile = quantile
+        self.holdout = holdout
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """A net, its best state in a phase, T with its slack, and each row's cross entropy."""
+        super().setup(make_net, train, epochs)
+        self.warmup_epochs = scaled(1, epochs, 5) if self.warmup is None else self.warmup
+        revision = scaled(2, epochs, 5) if self.revision is None else self.revision
+        self.revision_begin = max(epochs - revision, self.warmup_epochs + 1)
+        self.best = BestNet(self.net)
+        self.register_buffer("transition", torch.eye(train.num_classes))  # T
+        self.slack = nn.Parameter(torch.zeros(train.num_classes, train.num_classes))  # Delta T
+        self.row_losses = RowTable(torch.zeros(train.n))
+
+    def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
+        """One for net and slack; the slack has a gradient in the revision only."""
+        return {"net": make([*self.net.parameters(), self.slack])}
+
+    def passes(self, epoch: int, train: TrainSet) -> Passes:
+        """Three phases; the second and the third start from the best epoch before."""
+        if epoch == self.warmup_epochs:
+            p = train.predict(self.best.net)  # (n, c)
+            self.transition.copy_(anchor_transition(p, self.quantile))
+        begins = epoch in (self.warmup_epochs, self.revision_begin)
+        if begins:
+            self.best.give_back(self.net)
+        yield Pass(
+            trained_on(train, self.holdout),
+            restart=("net",) if begins else (),
+            lr_scale=self.revision_rate if epoch >= self.revision_begin else 1.0,
+        )
+        held = held_out(train, self.holdout)
+        noisy = train.predict(self.net, held)  # (m, c)
+        if epoch >= self.warmup_epochs:
+            noisy = noisy @ self.revised().detach().cpu()
+        self.best.offer(self.net, accuracy(noisy, train.given[held]))
+
+    def loss(self, batch: Batch) -> Terms:
+        """Cross entropy, weighted after the warm-up; only in the revision weights are learned."""
+        logits = self.net(batch.x)  # (b, c)
+        losses = cross_entropy(logits, batch.y)  # (b,)
+        self.row_losses.write(batch.index, losses)
+        if batch.epoch < self.warmup_epochs:
+            return {"ce": losses.mean()}
+        weights = importance(logits.softmax(1), batch.y, self.revised())  # (b,)
+        if batch.epoch < self.revision_begin:
+            weights = weights.detach()
+        return {"reweighted": (weights * losses).mean()}
+
+    def revised(self) -> Tensor:
+        """T with its slack, whose rows are probabilities again (c, c)."""
+        transition = (self.transition + self.slack).clamp(min=SMALLEST)
+        return transition / transition.sum(1, keepdim=True)
+
+    def resolved(self) -> dict[str, Any]:
+        """The epochs in which the weights and the revision begin."""
+        return {"warmup": self.warmup_epochs, "revision_begin": self.revision_begin}
+
+    def rows_now(self) -> dict[str, Tensor]:
+        """Cross entropies, since large ones are a sign of wrong labels."""
+        return {"loss": self.row_losses.values}
+
+
+def importance(p: Tensor, given: Tensor, transition: Tensor) -> Tensor:
+    """Weight of each row, beta (b,): the given label's clean probability over its noisy one."""
+    clean = p.gather(1, given[:, None])[:, 0]  # (b,)
+    noisy = (p @ transition).gather(1, given[:, None])[:, 0]  # (b,)
+    return clean / noisy.clamp(min=SMALLEST)

@@ -1,0 +1,105 @@
+"""Methods that train in phases: rows, a walk through some epochs, and processes that are not."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from colafier.data.trainset import Rows
+from colafier.flow import Batch
+from colafier.methods.base import Method
+from colafier.nets import net_factory
+from colafier.train.engine import Engine
+from colafier.train.optimizers import OptimizerSettings
+from colafier.train.processes import Processes
+
+ROWS, CLASSES = 60, 3
+GIVEN = torch.arange(ROWS) % CLASSES
+Kind = TypeVar("Kind", bound=Method)
+
+
+def ready(
+    method: Kind, epochs: int = 6, given: Tensor = GIVEN, trusted: Tensor | None = None
+) -> tuple[Kind, Rows]:
+    """The method after `setup`, and its rows, which are one batch."""
+    x = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(1)) + GIVEN[:, None]
+    settings = {"view_names": method.views, "batch_size": ROWS, "trusted": trusted}
+    rows = Rows(x, given, CLASSES, **settings)  # type: ignore[arg-type]
+    torch.manual_seed(0)
+    method.setup(net_factory("mlp", rows.row_shape, CLASSES), rows, epochs)
+    return method, rows
+
+
+def walk(method: Method, rows: Rows, epochs: Sequence[int]) -> None:
+    """Train for these epochs, as the trainer does."""
+    engine = Engine(method, OptimizerSettings(), Processes())
+    for epoch in epochs:
+        for part in method.passes(epoch, rows):
+            engine.begin_pass(part)
+            for batch in rows.batches(part, epoch, 0):
+                method.update(batch, engine)
+
+
+def batch_at(method: Method, rows: Rows, epoch: int) -> Batch:
+    """The first batch of an epoch."""
+    return next(iter(rows.batches(next(iter(method.passes(epoch, rows))), epoch, 0)))
+
+
+def share_of(batch: Batch, rows: slice) -> Batch:
+    """What one of several processes gets of a batch."""
+    views = tuple(view[rows] for view in batch.views)
+    return Batch(batch.index[rows], batch.y[rows], views, batch.epoch, batch.progress)
+
+
+class FakePeers:
+    """One of two processes: what the other says was recorded when it was alone with its rows."""
+
+    def __init__(self, others: list[Tensor], first: bool) -> None:
+        self.others = others
+        self.first = first
+
+    def gather(self, t: Tensor) -> Tensor:
+        other = self.others.pop(0)
+        return torch.cat([t.detach(), other] if self.first else [other, t.detach()])
+
+    def own(self, t: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class Recorder:
+    """Alone, but remembers what was gathered."""
+
+    def __init__(self) -> None:
+        self.said: list[Tensor] = []
+
+    def gather(self, t: Tensor) -> Tensor:
+        self.said.append(t.detach())
+        return t.detach()
+
+    def own(self, t: Tensor) -> Tensor:
+        return t
+
+
+def gradient(method: Method, batch: Batch) -> Tensor:
+    """Of the deployed classifier, flat."""
+    method.zero_grad()
+    torch.stack([t for t in method.loss(batch).values() if t.requires_grad]).sum().backward()
+    return torch.cat(
+        [p.grad.flatten() for p in method.deployed().parameters() if p.grad is not None]
+    )
+
+
+def joint_gradient(method: Method, batch: Batch, cut: int) -> Tensor:
+    """What two processes learn that share a batch, averaged over rows as the engine does."""
+    shares = [share_of(batch, slice(0, cut)), share_of(batch, slice(cut, len(batch)))]
+    said = []
+    for share in shares:
+        method.peers = Recorder()
+        method.loss(share)
+        said.append(method.peers.said)
+    total = torch.zeros(())
+    for i, share in enumerate(shares):
+        method.peers = FakePeers(said[1 - i], first=i == 0)
+        total = total + gradient(method, share) * len(share) / len(batch)
+    return total

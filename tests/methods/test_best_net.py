@@ -1,0 +1,46 @@
+"""Held-out rows, and which state of a net is kept."""
+
+import torch
+from in_phases import GIVEN, ROWS, ready
+from torch import nn
+
+from colafier.methods._best_net import BestNet, accuracy, held_out, likelihood, trained_on
+from colafier.methods.ce import CrossEntropy
+
+
+def test_held_out_and_trained_rows_are_all_labelled_ones() -> None:
+    given = GIVEN.clone()
+    given[:10] = -1
+    _, rows = ready(CrossEntropy(), given=given)
+    held, trained = held_out(rows, 0.2), trained_on(rows, 0.2)
+    assert 0 < len(held) < 15
+    assert sorted([*held.tolist(), *trained.tolist()]) == list(range(10, ROWS))
+
+
+def test_trusted_rows_are_trained_on() -> None:
+    _, rows = ready(CrossEntropy(), trusted=torch.ones(ROWS, dtype=torch.bool))
+    assert len(held_out(rows, 0.2)) == 0
+    assert len(trained_on(rows, 0.2)) == ROWS
+
+
+def test_scores_by_hand() -> None:
+    p = torch.tensor([[0.5, 0.5 - 1e-3], [0.2, 0.8], [0.9, 0.1]])
+    given = torch.tensor([0, 1, 1])
+    assert accuracy(p, given) == torch.tensor(2 / 3)
+    expected = torch.tensor([0.5, 0.8, 0.1]).log().mean()
+    torch.testing.assert_close(torch.tensor(likelihood(p, given)), expected)
+    assert accuracy(p[:0], given[:0]) == likelihood(p[:0], given[:0]) == 0
+
+
+def test_the_best_state_is_kept_and_given_back_once() -> None:
+    net = nn.Linear(1, 1)
+    best = BestNet(net)
+    for value, score in ((1.0, 0.3), (2.0, 0.7), (3.0, 0.5)):
+        nn.init.constant_(net.weight, value)
+        best.offer(net, score)
+    best.give_back(net)
+    assert net.weight.item() == 2
+    nn.init.constant_(net.weight, 4.0)
+    best.offer(net, 0.1)  # compared anew
+    assert best.net.weight.item() == 4
+    assert not any(p.requires_grad for p in best.parameters())

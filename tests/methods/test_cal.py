@@ -1,0 +1,137 @@
+"""What is special to CAL: proxies, the covariance, and two nets one after the other."""
+
+from dataclasses import replace
+from math import log, sqrt
+
+import pytest
+import torch
+from in_phases import CLASSES, GIVEN, ROWS, batch_at, gradient, ready, walk
+
+from colafier.methods.cal import CAL, covariance
+
+NOISY = torch.where(torch.arange(ROWS) % 4 == 0, (GIVEN + 1) % CLASSES, GIVEN)
+
+
+def second(**settings: float) -> tuple[CAL, torch.Tensor, object]:
+    """The method as its second net begins, with proxies that are the clean labels."""
+    method, rows = ready(CAL(proxy_epochs=1, warmup=0, ramp=1, **settings), given=NOISY)  # type: ignore[arg-type]
+    method.proxies.values.copy_(GIVEN)
+    batch = batch_at(method, rows, 1)
+    return method, method.net(batch.x).detach().softmax(1), batch
+
+
+def test_covariance_class_by_class() -> None:
+    """The paper's form: within proxy classes, with both sides centered, weighted by the class."""
+    method, p, batch = second()
+    losses = -(p + 1e-5).log()
+    proxies = GIVEN[batch.index]
+    expected = 0.0
+    for i in range(CLASSES):
+        members = [n for n in range(ROWS) if proxies[n] == i]
+        for j in range(CLASSES):
+            tau = sum(batch.y[n] == j for n in members) / len(members)
+            mean = sum(losses[n, j] for n in members) / len(members)
+            products = [((batch.y[n] == j).float() - tau) * (losses[n, j] - mean) for n in members]
+            expected += len(members) / ROWS * float(sum(products)) / len(members)
+    got = covariance(losses, batch.y, method.flips[proxies]).mean()
+    assert float(got) == pytest.approx(expected, rel=1e-3, abs=1e-6)
+    assert float(method.loss(batch)["covariance"].detach()) == pytest.approx(-expected, rel=1e-3)
+
+
+def test_loss_of_the_second_net_row_by_row() -> None:
+    method, p, batch = second(peer_weight=0.5)
+    shares = NOISY.bincount(minlength=CLASSES) / ROWS
+    ce = peer = 0.0
+    for n, y in enumerate(batch.y.tolist()):
+        ce -= log(p[n, y] + 1e-8) / ROWS
+        peer -= sum(float(shares[j]) * log(p[n, j] + 1e-5) for j in range(CLASSES)) / ROWS
+    terms = {name: float(term.detach()) for name, term in method.loss(batch).items()}
+    assert terms["ce"] == pytest.approx(ce, rel=1e-4)
+    assert terms["peer"] == pytest.approx(-0.5 * peer, rel=1e-4)
+
+
+def test_the_first_net_takes_the_root_of_the_label_shares() -> None:
+    given = torch.where(torch.arange(ROWS) < 36, 0, GIVEN)
+    method, rows = ready(CAL(proxy_epochs=3, warmup=0, ramp=1), given=given)
+    batch = batch_at(method, rows, 1)
+    p = method.first(batch.x).detach().softmax(1)
+    roots = [sqrt(float(share)) for share in given.bincount() / ROWS]
+    peer = 0.0
+    for n in range(ROWS):
+        peer -= sum(roots[j] / sum(roots) * log(p[n, j] + 1e-5) for j in range(CLASSES)) / ROWS
+    assert float(method.loss(batch)["peer"].detach()) == pytest.approx(-2 * peer, rel=1e-4)
+
+
+def test_proxies_are_sure_given_labels_and_guesses_elsewhere() -> None:
+    method, rows = ready(CAL(proxy_epochs=2, sure=1.0), given=NOISY)
+    assert method.loss(batch_at(method, rows, 0))
+    assert method.proxies.take_staged() is None
+    batch = batch_at(method, rows, 1)
+    method.loss(batch)
+    staged = method.proxies.take_staged()
+    assert staged is not None
+    p = method.first(batch.x).detach().softmax(1)
+    needed = 1.0 * (1 - 1 / CLASSES) / 0.9
+    for n, y in enumerate(batch.y.tolist()):
+        every = [-log(float(p[n, j]) + 1e-8) for j in range(CLASSES)]
+        sure = every[y] - sum(every) / CLASSES < -needed
+        assert int(staged[1][n]) == (y if sure else int(p[n].argmax()))
+
+
+def test_a_sure_given_label_is_its_proxy_though_it_is_not_the_guess() -> None:
+    method, rows = ready(CAL(proxy_epochs=1, sure=3.0))
+    batch = batch_at(method, rows, 0)
+    with torch.no_grad():
+        method.first.head.weight.zero_()
+        method.first.head.bias.copy_(torch.tensor([10.0, 10.5, -10.0]))
+    method.loss(replace(batch, y=torch.zeros_like(batch.y)))
+    staged = method.proxies.take_staged()
+    assert staged is not None
+    assert set(staged[1].tolist()) == {0}
+
+
+def test_trusted_rows_are_their_own_proxy() -> None:
+    trusted = torch.arange(ROWS) < 20
+    method, rows = ready(CAL(proxy_epochs=1), given=NOISY, trusted=trusted)
+    with torch.no_grad():
+        method.first.head.bias.copy_(torch.tensor([50.0, 0.0, 0.0]))
+    walk(method, rows, [0])
+    assert torch.equal(method.proxies.values[trusted], NOISY[trusted])
+    assert (method.proxies.values[~trusted] == 0).all()
+    list(method.passes(1, rows))  # a class may have few proxies, or none
+    assert torch.isfinite(method.flips).all()
+
+
+def test_first_the_first_net_learns_then_the_second() -> None:
+    method, rows = ready(CAL(), epochs=5)
+    assert method.resolved() == {"proxy_epochs": 2, "warmup": 1, "ramp": 1}
+    rates = [next(iter(method.passes(epoch, rows))).lr_scale for epoch in (0, 1)]
+    assert rates == [1.0, 0.1]  # proxies are read at a low rate
+    untouched = method.net.head.weight.detach().clone()
+    walk(method, rows, [0, 1])
+    assert method.deployed() is method.first
+    assert torch.equal(method.net.head.weight, untouched)
+    walk(method, rows, [2])
+    assert method.deployed() is method.net
+    assert not torch.equal(method.net.head.weight, untouched)
+
+
+def test_given_labels_count_by_their_proxy_only() -> None:
+    """Loss less covariance is the loss of the labels that rows with this proxy have on average."""
+    method, _, batch = second(peer_weight=0.0)
+    with torch.no_grad():
+        method.net.head.weight.mul_(0.1)  # far from where the small constants matter
+    got = gradient(method, batch)
+    method.zero_grad()
+    soft = method.flips[GIVEN[batch.index]]
+    torch.nn.functional.cross_entropy(method.net(batch.x), soft).backward()
+    expected = torch.cat([p.grad.flatten() for p in method.net.parameters()])
+    torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("proxy_epochs", 0), ("warmup", -1), ("ramp", 0), ("peer_weight", -1.0)]
+)
+def test_values_without_meaning_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        CAL(**{name: value})  # type: ignore[arg-type]

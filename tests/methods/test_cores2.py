@@ -1,0 +1,91 @@
+"""What is special to CORES2: the sieve, the peer term, and the label shares of kept rows."""
+
+from dataclasses import replace
+from math import log
+
+import pytest
+import torch
+from in_phases import CLASSES, GIVEN, ROWS, batch_at, gradient, joint_gradient, ready, share_of
+
+from colafier.methods.cores2 import CORES2
+
+
+def test_loss_and_sieve_row_by_row() -> None:
+    method, rows = ready(CORES2(warmup=1, ramp=1, sieve=2, peer_weight=1.5))
+    batch = batch_at(method, rows, 3)
+    with torch.no_grad():
+        method.net.head.weight.mul_(8)
+    method.shares.copy_(torch.tensor([0.5, 0.3, 0.2]))
+    p = method.net(batch.x).softmax(1).tolist()
+    kept, losses = [], []
+    for n, y in enumerate(batch.y.tolist()):
+        every = [-log(p[n][j] + 1e-8) for j in range(CLASSES)]
+        kept.append(-log(p[n][y]) <= sum(every) / CLASSES)
+        peer = sum(share * loss for share, loss in zip((0.5, 0.3, 0.2), every, strict=True))
+        losses.append(-log(p[n][y]) - 1.5 * peer)
+    assert 0 < sum(kept) < ROWS
+    terms = method.loss(batch)
+    value = float((terms["ce"] + terms["peer"]).detach())
+    expected = sum(loss for loss, keep in zip(losses, kept, strict=True) if keep) / sum(kept)
+    assert value == pytest.approx(expected, rel=1e-4)
+    staged = method.kept.take_staged()
+    assert staged is not None
+    assert staged[1].tolist() == kept
+    assert float(terms["kept"]) == pytest.approx(sum(kept) / ROWS)
+
+
+def test_first_it_is_cross_entropy_then_the_peer_term_rises_then_rows_are_sieved() -> None:
+    method, rows = ready(CORES2(), epochs=20)
+    assert method.resolved() == {"warmup": 2, "ramp": 6, "sieve": 6}
+    peers, kept = [], []
+    with torch.no_grad():
+        method.net.head.weight.mul_(8)
+    batch = batch_at(method, rows, 0)
+    for epoch in (0, 2, 4, 5, 6, 7, 19):
+        terms = method.loss(replace(batch, epoch=epoch))
+        peers.append(float(terms["peer"].detach()))
+        kept.append(float(terms["kept"]))
+    assert peers[:2] == [0, 0]
+    assert peers[3] < peers[2] < 0
+    assert kept[:4] == [1, 1, 1, 1]
+    assert max(kept[4:]) < 1
+    assert peers[5] == pytest.approx(peers[6])
+
+
+def test_a_batch_that_keeps_nothing_is_harmless() -> None:
+    method, rows = ready(CORES2(sieve=0))
+    batch = batch_at(method, rows, 3)
+    guess = method.net(batch.x).argmax(1)
+    wrong = share_of(replace(batch, y=method.net(batch.x).argmin(1)), slice(0, 5))
+    assert (wrong.y != guess[:5]).all()
+    assert float(method.loss(wrong)["kept"]) == 0
+    assert gradient(method, wrong).abs().max() == 0
+
+
+def test_label_shares_are_those_of_kept_rows_and_sum_to_one() -> None:
+    method, rows = ready(CORES2())
+    torch.testing.assert_close(method.shares, torch.full((3,), 1 / 3))
+    method.kept.values.copy_((GIVEN != 0) | (torch.arange(ROWS) < 30))  # half of the first class
+    list(method.passes(0, rows))
+    torch.testing.assert_close(method.shares, torch.tensor([0.2, 0.4, 0.4]))
+    method.kept.values.zero_()
+    list(method.passes(1, rows))
+    torch.testing.assert_close(method.shares, torch.tensor([0.2, 0.4, 0.4]))
+
+
+def test_two_processes_learn_what_one_does() -> None:
+    method, rows = ready(CORES2(warmup=0, ramp=1, sieve=0))
+    batch = batch_at(method, rows, 3)
+    with torch.no_grad():
+        method.net.head.weight.mul_(8)
+    alone = gradient(method, batch)
+    assert 0 < float(method.loss(batch)["kept"]) < 1
+    torch.testing.assert_close(joint_gradient(method, batch, 25), alone, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("peer_weight", -1.0), ("warmup", -1), ("ramp", 0), ("sieve", -1)]
+)
+def test_values_without_meaning_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        CORES2(**{name: value})  # type: ignore[arg-type]

@@ -1,0 +1,164 @@
+"""What is special to DISC: how thresholds of their own group the rows, and each group's loss."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from colafier.data.trainset import Rows
+from colafier.flow import Batch
+from colafier.methods.disc import CLEAN, HARD, NEITHER, PURIFIED, Disc
+from colafier.nets import net_factory
+from colafier.train.engine import Engine
+from colafier.train.optimizers import OptimizerSettings
+from colafier.train.processes import Processes
+
+ROWS, CLASSES = 60, 3
+
+
+def ready(epochs: int = 10, trusted: Tensor | None = None, **settings: Any) -> Any:
+    """A method set up for some rows, and its batch: all of them."""
+    torch.manual_seed(0)
+    given = torch.arange(ROWS) % CLASSES
+    x = 3 * torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
+    method = Disc(**settings)
+    train = Rows(x, given, CLASSES, view_names=method.views, batch_size=ROWS, trusted=trusted)
+    method.setup(net_factory("mlp", (5,), CLASSES), train, epochs)
+    with torch.no_grad():
+        method.net.head.weight *= 20  # some rows are predicted with confidence
+    (batch,) = train.batches(next(method.passes(0, train)), 0, 0)
+    return method, batch
+
+
+def at(batch: Batch, epoch: int) -> Batch:
+    return Batch(batch.index, batch.y, batch.views, epoch, float(epoch))
+
+
+def commit(method: Disc, batch: Batch) -> None:
+    """A step that moves the tables and no net."""
+    engine = Engine(method, OptimizerSettings(lr=0.0), Processes())
+    engine.begin_pass(next(method.passes(0, None)))  # type: ignore[arg-type]
+    method.update(batch, engine)
+
+
+def slow_groups(method: Disc, batch: Batch) -> tuple[list[int], list[int], Tensor]:
+    """The paper's rules for one row after the other, with the thresholds as they were."""
+    groups, labels, thresholds = [], [], torch.empty(ROWS, 2)
+    p = [method.net(view).softmax(1).detach() for view in batch.views]
+    for i, row in enumerate(batch.index.tolist()):
+        y, (weak, strong) = int(batch.y[i]), method.thresholds.values[row].tolist()
+        passed = [float(p[0][i, y]) > weak, float(p[1][i, y]) > strong]
+        mean = (p[0][i] + p[1][i]) / 2
+        limit = min((weak + strong) / 2 + method.margin, 0.99)
+        label = int(method.labels.values[row])
+        if all(passed):
+            group, label = CLEAN, y
+        elif any(passed):
+            group, label = HARD, y
+        elif float(mean.max()) > limit:
+            group, label = PURIFIED, int(mean.argmax())
+        else:
+            group = NEITHER
+        groups.append(group)
+        labels.append(label)
+        for view, old in enumerate((weak, strong)):
+            new = method.keep * old + (1 - method.keep) * float(p[view][i].max())
+            thresholds[i, view] = new
+    return groups, labels, thresholds
+
+
+def test_groups_labels_and_thresholds_row_by_row() -> None:
+    method, batch = ready(margin=0.1)
+    method.thresholds.values = torch.rand(ROWS, 2)
+    method.labels.values = torch.randint(CLASSES, (ROWS,))
+    groups, labels, thresholds = slow_groups(method, batch)
+    assert set(groups) == {NEITHER, PURIFIED, HARD, CLEAN}
+    commit(method, batch)
+    assert method.groups[batch.index].tolist() == groups
+    assert method.labels[batch.index].tolist() == labels
+    torch.testing.assert_close(method.thresholds[batch.index], thresholds)
+
+
+def test_at_first_every_row_is_clean() -> None:
+    method, batch = ready()
+    assert (method.thresholds.values == 1 / ROWS).all()
+    with torch.no_grad():
+        method.net.head.weight.zero_()
+    commit(method, batch)
+    assert (method.groups.values == CLEAN).all()
+
+
+def test_warm_up_is_cross_entropy_of_both_views() -> None:
+    method, batch = ready(warmup=2)
+    terms = method.loss(at(batch, 1))
+    expected = sum(F.cross_entropy(method.net(view), batch.y) for view in batch.views)
+    assert set(terms) == {"ce"}
+    torch.testing.assert_close(terms["ce"], expected)
+
+
+def test_clean_and_hard_losses_row_by_row() -> None:
+    method, batch = ready(warmup=0, hard_weight=0.5)
+    method.groups.values = torch.arange(ROWS) % 4
+    terms = method.loss(batch)
+    clean = hard = 0.0
+    for view in batch.views:
+        p = method.net(view).softmax(1).detach()
+        for i, row in enumerate(batch.index.tolist()):
+            of_given = p[i, batch.y[i]].clamp(min=1e-7)
+            if row % 4 == CLEAN:
+                clean -= float(of_given.log()) / ROWS
+            elif row % 4 == HARD:
+                hard += 0.5 * float((1 - of_given**0.7) / 0.7) / ROWS
+    assert terms["clean"].item() == pytest.approx(clean, rel=1e-3)
+    assert terms["hard"].item() == pytest.approx(hard, rel=1e-3)
+
+
+def test_mixes_are_of_chosen_rows_with_their_new_labels() -> None:
+    """One chosen row can only be mixed with itself."""
+    method, batch = ready(warmup=0)
+    method.groups.values = torch.zeros(ROWS, dtype=torch.long)
+    row, place = int(batch.index[7]), slice(7, 8)
+    method.groups.values[row] = PURIFIED
+    label = (batch.y[place] + 1) % CLASSES
+    method.labels.values[row] = label
+    expected = sum(F.cross_entropy(method.net(view[place]), label) for view in batch.views)
+    torch.testing.assert_close(method.loss(batch)["mixed"], expected)
+
+
+def test_a_batch_without_any_chosen_row_gives_no_loss() -> None:
+    method, batch = ready(warmup=0)
+    method.groups.values.zero_()
+    terms = method.loss(batch)
+    assert all(term.item() == 0 for term in terms.values())
+    sum(terms.values()).backward()
+    assert all(not p.grad.any() for p in method.net.parameters())
+
+
+def test_trusted_rows_are_clean_whatever_the_net_says() -> None:
+    trusted = torch.arange(ROWS) < 20
+    method, batch = ready(trusted=trusted, margin=0.0)
+    method.thresholds.values.fill_(0.5)
+    with torch.no_grad():
+        method.net.head.bias += torch.tensor([1e3, 0.0, 0.0])
+    commit(method, batch)
+    assert (method.groups.values[:20] == CLEAN).all()
+    assert torch.equal(method.labels.values[:20], torch.arange(20) % CLASSES)
+    assert (method.labels.values[20:] == 0).all()
+
+
+def test_settings_by_epochs_are_scaled_to_the_run() -> None:
+    assert ready(epochs=200)[0].resolved() == {"warmup": 20, "momentum": 0.99}
+    short = ready(epochs=20)[0].resolved()
+    assert short["warmup"] == 2
+    assert short["momentum"] ** 20 == pytest.approx(0.99**200)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("warmup", -1), ("momentum", 1.5), ("margin", -0.1), ("hard_q", 0.0), ("alpha", 0.0)],
+)
+def test_values_without_meaning_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        Disc(**{name: value})

@@ -1,0 +1,179 @@
+"""What is special to DivideMix: the split of the rows, their targets, and the loss of mixes."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from colafier.data.trainset import Rows
+from colafier.flow import Batch, Pass
+from colafier.methods.dividemix import DivideMix, small_component
+from colafier.mixing import mixup
+from colafier.nets import net_factory
+
+ROWS, CLASSES = 40, 3
+
+
+def ready(
+    epochs: int = 30, given: Tensor | None = None, trusted: Tensor | None = None, **settings: Any
+) -> tuple[DivideMix, Rows]:
+    torch.manual_seed(0)
+    given = torch.arange(ROWS) % CLASSES if given is None else given
+    x = torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
+    method = DivideMix(**{"warmup": 1, "ramp": 4, "batch_size": 8, **settings})
+    train = Rows(x, given, CLASSES, view_names=method.views, batch_size=16, trusted=trusted)
+    method.setup(net_factory("mlp", (5,), CLASSES), train, epochs)
+    return method, train
+
+
+def split_by(method: DivideMix, train: Rows, judged: list[Tensor]) -> list[Pass]:
+    """The passes after the warm-up if the nets judge so."""
+    method._judge = lambda net, _: judged[list(method.nets).index(net)]  # type: ignore[method-assign]
+    return list(method.passes(3, train))
+
+
+def first_batch(method: DivideMix, train: Rows, epoch: int = 3, number: int = 0) -> Batch:
+    part = list(method.passes(epoch, train))[number]
+    return next(iter(train.batches(part, epoch, number)))
+
+
+def test_losses_in_two_groups_are_told_apart() -> None:
+    g = torch.Generator().manual_seed(0)
+    low = 0.2 + 0.05 * torch.randn(60, generator=g)
+    high = 3.0 + 0.3 * torch.randn(40, generator=g)
+    clean = small_component(torch.cat([low, high]))
+    assert clean[:60].min() > 0.9
+    assert clean[60:].max() < 0.1
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [torch.full((9,), 1.3), torch.tensor([0.5]), torch.tensor([0.1, torch.nan, 2.0])],
+    ids=["alike", "one", "not a number"],
+)
+def test_losses_without_two_groups_are_all_clean(losses: Tensor) -> None:
+    assert torch.equal(small_component(losses), torch.ones(len(losses)))
+
+
+def test_each_net_learns_the_split_of_the_other_and_both_parts_are_all_rows() -> None:
+    method, train = ready()
+    judged = [(torch.arange(ROWS) < 25).float(), (torch.arange(ROWS) >= 10).float()]
+    for part, by_other in zip(split_by(method, train, judged), judged[::-1], strict=True):
+        assert part.rows is not None
+        assert part.paired is not None
+        assert torch.equal(part.rows, by_other.nonzero()[:, 0])
+        both = torch.cat([part.rows, part.paired])
+        assert torch.equal(both.sort().values, torch.arange(ROWS))
+        assert part.optimizers == (part.tag,)
+        assert part.batch_size == 8
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_split_without_clean_or_without_doubtful_rows(share: float) -> None:
+    """No row is clean enough: those that are nearest to it make one step."""
+    method, train = ready()
+    judged = torch.full((ROWS,), share) + torch.arange(ROWS) * 1e-4 * (share < 1)
+    part = split_by(method, train, [judged, judged])[0]
+    assert part.rows is not None
+    assert part.rows.tolist() == (list(range(32, 40)) if share < 1 else list(range(40)))
+    terms = method.loss(next(iter(train.batches(part, 3, 0))))
+    assert ("unlabeled" in terms) == (share < 1)
+    assert all(torch.isfinite(term) for term in terms.values())
+
+
+def test_trusted_rows_are_clean_and_rows_without_label_are_not() -> None:
+    given = torch.where(torch.arange(ROWS) < 6, -1, torch.arange(ROWS) % CLASSES)
+    trusted = torch.arange(ROWS) >= 30
+    method, train = ready(given=given, trusted=trusted)
+    wrong = nn.functional.one_hot((given + 1) % CLASSES, CLASSES).float()
+    train.predict = lambda *_: torch.where(trusted[:, None], wrong, 1 / CLASSES)  # type: ignore[method-assign]
+    clean = method._judge(method.nets[0], train)
+    assert (clean[:6] == 0).all()
+    assert (clean[30:] == 1).all()
+    part = next(iter(method.passes(3, train)))
+    assert part.rows is not None
+    assert part.paired is not None
+    assert set(range(6)) <= set(part.paired.tolist())
+    assert set(range(30, 40)) <= set(part.rows.tolist())
+
+
+def sharpened(p: Tensor, power: float) -> Tensor:
+    return p**power / (p**power).sum()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_loss_of_mixes_row_by_row(number: int) -> None:
+    method, train = ready(unlabeled_weight=30.0, temperature=0.25, alpha=2.0)
+    judged = [torch.rand(ROWS), torch.rand(ROWS)]
+    part = split_by(method, train, judged)[number]
+    batch = next(iter(train.batches(part, 3, number)))
+    paired = batch.paired
+    assert paired is not None
+    own = [method.nets[number](view).softmax(1).detach() for view in batch.views]
+    all_guesses = [net(view).softmax(1).detach() for net in method.nets for view in paired.views]
+    refined, guessed = [], []
+    for i, row in enumerate(batch.index.tolist()):
+        w = judged[1 - number][row]
+        given = nn.functional.one_hot(batch.y[i], CLASSES)
+        refined.append(sharpened(w * given + (1 - w) * (own[0][i] + own[1][i]) / 2, 4))
+        guessed.append(sharpened(sum(p[i] for p in all_guesses) / 4, 4))
+    targets = 2 * refined + 2 * guessed
+    torch.manual_seed(5)
+    terms = method.loss(batch)
+    torch.manual_seed(5)
+    mixed = mixup(torch.cat([*batch.views, *paired.views]), 2.0)
+    p = method.nets[number](mixed.x).softmax(1).detach()
+    labeled = unlabeled = 0.0
+    for i in range(4 * len(batch)):
+        t = mixed.keep * targets[i] + (1 - mixed.keep) * targets[int(mixed.partner[i])]
+        if i < 2 * len(batch):
+            labeled -= float((t * p[i].log()).sum()) / (2 * len(batch))
+        else:
+            unlabeled += float(((p[i] - t) ** 2).sum()) / (2 * len(batch) * CLASSES)
+    assert terms["labeled"].item() == pytest.approx(labeled, rel=1e-4)
+    assert terms["unlabeled"].item() == pytest.approx(30 * (3 - 1) / 4 * unlabeled, rel=1e-4)
+    prior = sum((1 / CLASSES) * ((1 / CLASSES) / m).log() for m in p.mean(0))
+    assert terms["prior"].item() == pytest.approx(float(prior), rel=1e-3, abs=1e-6)
+
+
+def test_targets_have_no_gradient_and_the_other_net_does_not_learn() -> None:
+    method, train = ready(unlabeled_weight=5.0)
+    batch = first_batch(method, train)
+    sum(method.loss(batch).values()).backward()  # type: ignore[union-attr]
+    assert all(p.grad is not None for p in method.nets[0].parameters())
+    assert all(p.grad is None for p in method.nets[1].parameters())
+
+
+def test_warm_up_is_cross_entropy_with_a_penalty_on_confidence() -> None:
+    method, train = ready(penalty=0.5)
+    batch = first_batch(method, train, epoch=0)
+    p = method.nets[0](batch.x).softmax(1).detach()
+    ce = sum(-float(p[i, y].log()) for i, y in enumerate(batch.y)) / len(batch)
+    negative_entropy = float((p * p.log()).sum()) / len(batch)
+    terms = {name: term.item() for name, term in method.loss(batch).items()}
+    assert terms == pytest.approx({"ce": ce, "penalty": 0.5 * negative_entropy}, rel=1e-4)
+
+
+def test_the_unlabeled_loss_rises_after_the_warm_up_of_the_authors() -> None:
+    method, _ = ready(epochs=300, warmup=None, ramp=None, unlabeled_weight=25.0)
+    assert method.resolved() == {"warmup": 10, "ramp": 16}
+    weights = [method.weight_at(progress) for progress in (3.0, 10.0, 18.0, 26.0, 200.0)]
+    assert weights == pytest.approx([0, 0, 12.5, 25, 25])
+
+
+def test_both_nets_are_deployed_with_mean_logits() -> None:
+    method, train = ready()
+    x = first_batch(method, train).x
+    first, second = method.nets
+    torch.testing.assert_close(method(x), (first(x) + second(x)) / 2)
+    assert method.members() == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("warmup", -1), ("threshold", 1.2), ("temperature", 0.0), ("alpha", 0.0), ("batch_size", 0)],
+)
+def test_values_without_meaning_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        DivideMix(**{name: value})

@@ -1,0 +1,79 @@
+"""What is special to forward correction: two nets one after the other, and T between them."""
+
+import pytest
+import torch
+from in_phases import CLASSES, GIVEN, ROWS, batch_at, ready, walk
+
+from colafier.methods._transition import anchor_transition
+from colafier.methods.forward_t import ForwardT
+
+
+def state(net: torch.nn.Module) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in net.parameters()]
+
+
+def test_first_the_first_net_learns_then_the_second() -> None:
+    method, rows = ready(ForwardT(), epochs=4)
+    assert method.resolved() == {"warmup": 2}
+    first, second = state(method.first), state(method.net)
+    walk(method, rows, [0, 1])
+    assert method.deployed() is method.first
+    assert all(torch.equal(a, b) for a, b in zip(second, state(method.net), strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(first, state(method.first), strict=True))
+    first = state(method.first)
+    walk(method, rows, [2])
+    assert method.deployed() is method.net
+    assert all(torch.equal(a, b) for a, b in zip(first, state(method.first), strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(second, state(method.net), strict=True))
+
+
+def test_t_is_read_off_the_best_epoch_of_the_first_net() -> None:
+    method, rows = ready(ForwardT(warmup=1), epochs=4)
+    walk(method, rows, [0])
+    with torch.no_grad():
+        method.first.head.weight.zero_()  # a later state, which held-out rows did not choose
+    walk(method, rows, [1])
+    expected = anchor_transition(rows.predict(method.best.net))
+    torch.testing.assert_close(method.transition, expected)
+    assert not torch.equal(method.transition, torch.eye(CLASSES))
+
+
+def test_held_out_rows_train_the_second_net_only() -> None:
+    method, rows = ready(ForwardT(warmup=1, holdout=0.2), epochs=4)
+    assert len(batch_at(method, rows, 0)) == ROWS - 12
+    assert len(batch_at(method, rows, 1)) == ROWS
+
+
+def test_loss_of_the_second_net_row_by_row() -> None:
+    method, rows = ready(ForwardT(warmup=1), epochs=4)
+    batch = batch_at(method, rows, 1)
+    method.transition.copy_(torch.tensor([[0.7, 0.2, 0.1], [0.0, 0.9, 0.1], [0.3, 0.1, 0.6]]))
+    p, t = method.net(batch.x).softmax(1).tolist(), method.transition.tolist()
+    total = 0.0
+    for n, y in enumerate(batch.y.tolist()):
+        total -= torch.tensor(sum(p[n][i] * t[i][y] for i in range(CLASSES))).log().item()
+    value = float(method.loss(batch)["forward"].detach())
+    assert value == pytest.approx(total / ROWS, rel=1e-4)
+
+
+def found(transition: torch.Tensor) -> float:
+    """Share of the first class that the second net finds, when most labels of it are wrong."""
+    noisy = torch.where((GIVEN == 0) & (torch.arange(ROWS) % 5 > 1), 1, GIVEN)
+    method, rows = ready(ForwardT(warmup=1), epochs=40, given=noisy)
+    walk(method, rows, [0])
+    list(method.passes(1, rows))
+    method.transition.copy_(transition)
+    walk(method, rows, range(2, 40))
+    guess = rows.predict(method.net).argmax(1)
+    return float((guess == 0)[GIVEN == 0].float().mean())
+
+
+def test_it_learns_the_clean_class_where_t_says_so() -> None:
+    knowing = torch.tensor([[0.4, 0.6, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    assert found(knowing) > found(torch.eye(CLASSES)) + 0.2
+
+
+@pytest.mark.parametrize(("name", "value"), [("warmup", 0), ("quantile", 1.5), ("holdout", 0.9)])
+def test_values_without_meaning_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        ForwardT(**{name: value})  # type: ignore[arg-type]

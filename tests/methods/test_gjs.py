@@ -1,0 +1,60 @@
+"""GJS on two strong views; the divergence itself is checked in tests/test_functional.py."""
+
+from math import log
+from typing import Any
+
+import pytest
+import torch
+
+from colafier.data.trainset import Rows
+from colafier.flow import Batch
+from colafier.methods.gjs import GeneralizedJensenShannon
+from colafier.nets import net_factory
+
+X = torch.randint(0, 256, (8, 1, 8, 8), generator=torch.Generator().manual_seed(0)).byte()
+GIVEN = torch.arange(8) % 3
+
+
+def ready(**settings: Any) -> tuple[GeneralizedJensenShannon, Batch]:
+    torch.manual_seed(0)
+    method = GeneralizedJensenShannon(**settings)
+    train = Rows(X, GIVEN, 3, view_names=method.views, batch_size=8)
+    method.setup(net_factory("convnet", train.row_shape, 3), train, 5)
+    (part,) = method.passes(0, train)
+    return method, next(iter(train.batches(part, 0, 0)))
+
+
+def entropy(p: list[float]) -> float:
+    return -sum(q * log(q) for q in p if q > 0)
+
+
+@pytest.mark.parametrize("num_views", [1, 2])
+def test_loss_row_by_row_as_a_difference_of_entropies(num_views: int) -> None:
+    """The divergence is H(sum of pi_i d_i) - sum of pi_i H(d_i), another form of the same."""
+    method, batch = ready(num_views=num_views, label_weight=0.3)
+    views = [method.net(view).softmax(1).tolist() for view in batch.views]
+    total = 0.0
+    for i, label in enumerate(batch.y.tolist()):
+        said = [view[i] for view in views]
+        mean = [0.3 * (j == label) + 0.7 / num_views * sum(p[j] for p in said) for j in range(3)]
+        js = entropy(mean) - 0.7 / num_views * sum(entropy(p) for p in said)
+        total += js / (-0.7 * log(0.7))
+    assert float(method.loss(batch)["gjs"].detach()) == pytest.approx(total / 8, rel=1e-5)
+
+
+def test_two_different_strong_views_each_a_batch_of_its_own() -> None:
+    method, batch = ready()
+    assert method.views == ("strong", "strong")
+    assert not torch.equal(batch.views[0], batch.views[1])
+    calls: list[int] = []
+    method.net.register_forward_hook(lambda *args: calls.append(len(args[2])))
+    method.loss(batch)
+    assert calls == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("label_weight", 0.0), ("label_weight", 1.0), ("num_views", 0)]
+)
+def test_values_without_meaning_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        GeneralizedJensenShannon(**{name: value})

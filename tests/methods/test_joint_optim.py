@@ -1,0 +1,175 @@
+"""What is special to JointOptim: its terms, when labels are replaced, and the second stage."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from colafier.data.trainset import Rows
+from colafier.flow import Batch
+from colafier.methods._class_prior import prior_loss
+from colafier.methods.joint_optim import JointOptim
+from colafier.nets import net_factory
+from colafier.train.engine import Engine
+from colafier.train.optimizers import OptimizerSettings
+from colafier.train.processes import Processes
+
+ROWS, CLASSES = 12, 3
+
+
+def ready(epochs: int = 12, trusted: Tensor | None = None, **settings: Any) -> Any:
+    """A method set up for some rows, these rows, and an engine that commits but moves nothing."""
+    torch.manual_seed(0)
+    given = torch.arange(ROWS) % CLASSES
+    x = torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
+    train = Rows(x, given, CLASSES, view_names=("weak",), batch_size=ROWS, trusted=trusted)
+    method = JointOptim(**settings)
+    method.setup(net_factory("mlp", (5,), CLASSES), train, epochs)
+    return method, train, Engine(method, OptimizerSettings(lr=0.0), Processes())
+
+
+def walk(method: JointOptim, train: Rows, engine: Engine, epoch: int) -> Batch:
+    """One epoch, which is one batch."""
+    (part,) = method.passes(epoch, train)
+    engine.begin_pass(part)
+    (batch,) = train.batches(part, epoch, 0)
+    method.update(batch, engine)
+    return batch
+
+
+def test_terms_of_the_first_stage_row_by_row() -> None:
+    method, train, _ = ready(prior_weight=1.2, entropy_weight=0.8)
+    method.targets.values = torch.rand(ROWS, CLASSES).softmax(1)
+    batch = next(iter(train.batches(next(method.passes(0, train)), 0, 0)))
+    terms = method.loss(batch)
+    p = method.net(batch.x).softmax(1).tolist()
+    q = method.targets[batch.index].tolist()
+    ce = entropy = 0.0
+    mean = [0.0] * CLASSES
+    for i in range(ROWS):
+        for c in range(CLASSES):
+            ce -= q[i][c] * math.log(p[i][c]) / ROWS
+            entropy -= p[i][c] * math.log(p[i][c]) / ROWS
+            mean[c] += p[i][c] / ROWS
+    prior = sum(math.log((1 / CLASSES) / m) / CLASSES for m in mean)
+    assert terms["ce"].item() == pytest.approx(ce, rel=1e-4)
+    assert terms["entropy"].item() == pytest.approx(0.8 * entropy, rel=1e-4)
+    assert terms["prior"].item() == pytest.approx(1.2 * prior, rel=1e-3)
+
+
+def test_labels_are_the_given_ones_until_they_are_the_mean_of_the_last_predictions() -> None:
+    method, train, engine = ready(label_start=4, first_stage=9, window=3)
+    given = nn.functional.one_hot(train.given, CLASSES).float()
+    said = []
+    for epoch in range(9):
+        assert torch.equal(method.targets.values, given) == (epoch < 4)
+        with torch.no_grad():
+            method.net.head.bias += torch.randn(CLASSES)  # so that predictions differ by epoch
+        batch = walk(method, train, engine, epoch)
+        p = torch.empty(ROWS, CLASSES)
+        p[batch.index] = method.net(batch.x).softmax(1).detach()
+        said.append(p)
+        if epoch >= 3:
+            torch.testing.assert_close(method.targets.values, torch.stack(said[-3:]).mean(0))
+    torch.testing.assert_close(method.targets.values.sum(1), torch.ones(ROWS))
+
+
+def test_the_second_stage_begins_with_a_fresh_net_and_leaves_labels_alone() -> None:
+    method, train, engine = ready(epochs=12, first_stage=6)
+    for epoch in range(6):
+        walk(method, train, engine, epoch)
+    with torch.no_grad():
+        method.net.head.bias += 1.0
+    labels = method.targets.values.clone()
+    parts = []
+    for epoch in range(6, 12):
+        parts += method.passes(epoch, train)
+        if epoch == 6:
+            start = method.fresh.state_dict()
+            assert all(torch.equal(v, start[k]) for k, v in method.net.state_dict().items())
+            assert method.net.head.bias is not method.fresh.head.bias
+    assert [part.restart for part in parts] == [("net",)] + 5 * [()]
+    assert [part.lr_scale for part in parts] == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+    batch = next(iter(train.batches(parts[-1], 11, 0)))
+    engine.begin_pass(parts[-1])
+    assert set(method.update(batch, engine)) == {"ce"}
+    assert torch.equal(method.targets.values, labels)
+
+
+def test_the_fresh_net_is_another_draw() -> None:
+    method, _, _ = ready()
+    assert not torch.equal(method.net.head.weight, method.fresh.head.weight)
+
+
+def test_trusted_rows_keep_their_label_and_others_take_the_prediction() -> None:
+    method, train, engine = ready(trusted=torch.arange(ROWS) < 5, label_start=1)
+    with torch.no_grad():
+        method.net.head.bias += torch.tensor([0.0, 0.0, 30.0])
+    walk(method, train, engine, 0)
+    labels = method.purify(train).labels
+    assert torch.equal(labels[:5], train.given[:5])
+    assert (labels[5:] == 2).all()
+
+
+def test_stages_are_scaled_to_the_run() -> None:
+    assert ready(epochs=320)[0].resolved() == {
+        "label_start": 70,
+        "first_stage": 200,
+        "window": 10,
+    }
+    method, train, engine = ready(epochs=1)
+    walk(method, train, engine, 0)
+    assert method.resolved()["first_stage"] == 1
+
+
+def test_a_window_is_never_longer_than_what_was_predicted() -> None:
+    assert ready(window=8, label_start=2)[0].resolved()["window"] == 2
+
+
+class Two:
+    """The first of two processes, with a share of the rows; the other's are known."""
+
+    def __init__(self, others: Tensor) -> None:
+        self.others = others
+
+    def gather(self, t: Tensor) -> Tensor:
+        return torch.cat([t.detach(), self.others.detach()])
+
+    def own(self, t: Tensor) -> Tensor:
+        return t[: len(t) - len(self.others)]
+
+
+def test_the_prior_of_shares_has_the_slope_of_the_whole_batch() -> None:
+    method, _, _ = ready()
+    logits = torch.randn(6, CLASSES, requires_grad=True)
+    whole = prior_loss(method, logits.softmax(1))
+    (expected,) = torch.autograd.grad(whole, logits)
+    found = torch.zeros_like(expected)
+    for own in (torch.arange(2), torch.arange(2, 6)):
+        p = logits.softmax(1)
+        rest = torch.tensor([i for i in range(6) if i not in own])
+        method.peers = Two(p[rest])
+        value = prior_loss(method, p[own])
+        assert value.item() == pytest.approx(whole.item(), rel=1e-5)
+        found += torch.autograd.grad(value, logits)[0] * len(own) / 6  # as the engine weighs it
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_prior_of_a_class_that_is_never_predicted_is_finite() -> None:
+    method, _, _ = ready()
+    logits = torch.tensor([[0.0, -1e4, 0.0]], requires_grad=True)
+    loss = prior_loss(method, logits.softmax(1))
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(logits.grad).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("prior_weight", -1.0), ("entropy_weight", -0.1), ("label_start", 0), ("window", 0)],
+)
+def test_values_without_meaning_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        JointOptim(**{name: value})

@@ -1,0 +1,67 @@
+"""Mixup's loss, pair by pair."""
+
+from math import log
+
+import pytest
+import torch
+from torch import Tensor
+
+from colafier.data.trainset import Rows
+from colafier.flow import Batch
+from colafier.methods.mixup import Mixup
+from colafier.nets import net_factory
+
+X = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
+GIVEN = torch.arange(9) % 3
+
+
+def slow(method: Mixup, x: Tensor, labels: Tensor, share: float, partner: list[int]) -> float:
+    """Mean over i of lam CE(x', y_i) + (1 - lam) CE(x', y_j), x' = lam x_i + (1 - lam) x_j."""
+    total = 0.0
+    for i, j in enumerate(partner):
+        p = method.net((share * x[i] + (1 - share) * x[j])[None]).softmax(1)[0].tolist()
+        total -= share * log(p[labels[i]]) + (1 - share) * log(p[labels[j]])
+    return total / len(partner)
+
+
+def ready(alpha: float) -> tuple[Mixup, Batch]:
+    torch.manual_seed(0)
+    method = Mixup(alpha=alpha)
+    train = Rows(X, GIVEN, 3, view_names=method.views, batch_size=9)
+    method.setup(net_factory("mlp", (4,), 3), train, 5)
+    (part,) = method.passes(0, train)
+    return method, next(iter(train.batches(part, 0, 0)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_loss_pair_by_pair_with_the_share_as_it_was_drawn(seed: int) -> None:
+    """With a share below one half the pairs are turned around, which makes the same batch."""
+    method, batch = ready(alpha=1.0)
+    torch.manual_seed(seed)
+    term = method.loss(batch)["mixed"]
+    torch.manual_seed(seed)
+    share = float(torch.distributions.Beta(1.0, 1.0).sample())
+    partner = torch.randperm(9)
+    partner = partner if share >= 0.5 else partner.argsort()  # i and j change places
+    expected = slow(method, batch.x, batch.y, share, partner.tolist())
+    assert float(term.detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_large_alpha_mixes_half_and_half_and_the_score_is_of_the_own_label() -> None:
+    method, batch = ready(alpha=1e8)
+    torch.manual_seed(1)
+    method.loss(batch)
+    torch.manual_seed(1)
+    torch.distributions.Beta(1e8, 1e8).sample()
+    partner = torch.randperm(9)
+    logits = method.net((batch.x + batch.x[partner]) / 2)
+    expected = torch.nn.functional.cross_entropy(logits, batch.y, reduction="none")
+    staged = method.row_losses.take_staged()
+    assert staged is not None
+    torch.testing.assert_close(staged[0], batch.index)
+    torch.testing.assert_close(staged[1], expected.detach(), rtol=1e-3, atol=1e-3)
+
+
+def test_an_alpha_of_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match="alpha"):
+        Mixup(alpha=0.0)

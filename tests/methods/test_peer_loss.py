@@ -1,0 +1,91 @@
+"""Peer loss row by row, its schedule, and where peers' labels come from."""
+
+from math import inf, log
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from colafier.data.trainset import Rows
+from colafier.flow import Batch
+from colafier.methods.peer_loss import PeerLoss
+from colafier.nets import net_factory
+
+N = 20
+X = torch.randn(N, 4, generator=torch.Generator().manual_seed(0))
+GIVEN = torch.arange(N) % 3
+
+
+def ready(given: Tensor = GIVEN, epochs: int = 300, **settings: Any) -> tuple[PeerLoss, Batch]:
+    torch.manual_seed(0)
+    method = PeerLoss(**settings)
+    train = Rows(X, given, 4, view_names=method.views, batch_size=N)
+    method.setup(net_factory("mlp", (4,), 4), train, epochs)
+    (part,) = method.passes(0, train)
+    return method, next(iter(train.batches(part, 0, 0)))
+
+
+def at(batch: Batch, epoch: int) -> Batch:
+    return Batch(batch.index, batch.y, batch.views, epoch, float(epoch))
+
+
+def test_loss_row_by_row() -> None:
+    method, batch = ready()
+    torch.manual_seed(3)
+    terms = method.loss(at(batch, 65))  # in the middle of the phase from 1 to 2
+    torch.manual_seed(3)
+    peers = torch.multinomial(GIVEN.bincount(minlength=4).float(), N, replacement=True).tolist()
+    p = method.net(batch.x).softmax(1).tolist()
+    own = sum(-log(p[i][y] + 1e-5) for i, y in enumerate(batch.y.tolist())) / N
+    peer = sum(-log(p[i][y] + 1e-5) for i, y in enumerate(peers)) / N
+    total = sum(float(term.detach()) for term in terms.values())
+    assert total == pytest.approx((own - 1.5 * peer) / 2.5, rel=1e-5)
+
+
+def test_warm_up_is_cross_entropy() -> None:
+    method, batch = ready()
+    terms = method.loss(at(batch, 19))
+    ce = torch.nn.functional.cross_entropy(method.net(batch.x), batch.y)
+    torch.testing.assert_close(terms["ce"], ce, rtol=1e-3, atol=1e-3)
+    assert float(terms["peer"].detach()) == 0
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (
+            "uniform",
+            {0: 0, 19: 0, 30: 0.05, 39: 0.095, 40: 1, 90: 2, 140: 2.5, 240: 3.3, 270: 4.15},
+        ),
+        ("sparse", {0: 0, 20: 0, 30: 0.5, 40: 1, 90: 2, 140: 5, 240: 10, 270: 15}),
+    ],
+)
+def test_alpha_follows_the_authors_schedule(schedule: Any, expected: dict[int, float]) -> None:
+    method, _ = ready(schedule=schedule, max_weight=inf)
+    assert {epoch: method.weight_at(epoch) for epoch in expected} == pytest.approx(expected)
+
+
+def test_the_schedule_is_scaled_and_ends_where_alpha_may_go() -> None:
+    method, _ = ready(epochs=30)
+    assert method.resolved() == {"warmup": 2, "phase_ends": [4, 9, 14, 24, 30]}
+    alphas = [method.weight_at(epoch) for epoch in range(30)]
+    assert alphas == sorted(alphas)
+    assert alphas[9:] == [2.0] * 21
+
+
+def test_a_run_that_is_shorter_than_the_schedule_has_its_order() -> None:
+    method, _ = ready(epochs=2)
+    assert [method.weight_at(epoch) for epoch in range(2)] == [0.0, 2.0]
+
+
+def test_peers_labels_are_drawn_like_the_given_ones() -> None:
+    given = torch.tensor([0] * 12 + [2] * 4 + [-1] * 4)
+    method, _ = ready(given)
+    torch.testing.assert_close(method.label_shares, torch.tensor([0.75, 0.0, 0.25, 0.0]))
+
+
+@pytest.mark.parametrize("settings", [{"schedule": "dense"}, {"max_weight": -1.0}])
+def test_values_without_meaning_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        PeerLoss(**settings)
