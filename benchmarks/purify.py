@@ -25,6 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from colafier import embed, fitting, inference
+from colafier.audit.actions import decide
 from colafier.audit.posterior import soft_labels
 from colafier.data import noise, sources
 from colafier.data.sources import Source
@@ -33,6 +34,7 @@ from colafier.functional import gce
 from colafier.settings import read_pairs
 from colafier.train import records
 
+STRICT = 0.95  # also shown: how often relabels are right with `--precision 0.95`
 KNOWN = ("aggregate", "random1", "random2", "random3", "worst")
 
 
@@ -85,9 +87,14 @@ def ours(x: Tensor, test_x: Tensor, given: Tensor, source: Source, **chosen: Any
     p = inference.predict(judged.classifier, test_x, judged.normalize)
     wrong = given != source.labels
     review = found.quality.argsort()[:2000]
+    strict = decide(found, found.plausible, given, precision=STRICT).labels
+    moved = strict != given
+    right = (strict == source.labels)[moved]
     return {
         **figures(source.labels, given, found.quality, decided.issue, decided.labels),
         **decided.expected(given, found.quality),
+        "strict_relabels": int(moved.sum()),
+        "strict_precision": float(right.float().mean()) if moved.any() else None,
         "rate": found.rate,
         "interval": found.interval,
         "lean": found.model.lean,
@@ -148,11 +155,13 @@ def main() -> None:
     parser.add_argument("--human", required=True, help="CIFAR-10_human.pt")
     parser.add_argument("--labels", nargs="+", default=["random2"], help="sets, clean, or noise")
     parser.add_argument("--tools", nargs="+", default=["colafier", "gce_em", "cleanlab"])
-    parser.add_argument("--precision", type=float)
+    parser.add_argument("--witnesses", type=float, help="ablation: their share; 1: nobody else")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    chosen = {"seed": args.seed, "precision": args.precision, "hyper": read_pairs(args.set)}
+    chosen = {"seed": args.seed, "hyper": read_pairs(args.set)}
+    if args.witnesses is not None:
+        fitting.WITNESSES = args.witnesses
 
     source = sources.cifar10(args.data)
     x, test_x = features_of(source)
