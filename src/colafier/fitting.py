@@ -23,7 +23,7 @@ from colafier.train.trainer import fit
 
 FEWEST_STEPS = 400  # of a run on vectors: small data sets are walked more often
 LARGEST_BATCH = 512
-EPOCHS = 5  # of vectors: they come from a net that has learned already, or from a table
+EPOCHS = 4  # of vectors: they come from a net that has learned already, or from a table
 WITNESSES = 0.7  # their share in what is believed of a row; the classifier has seen its label
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from colafier import seeds
 from colafier.audit.posterior import soft_labels
@@ -22,6 +23,8 @@ EPOCHS, WARMUP = 6, 2
 FEWEST_STEPS = 300  # of each head: small data sets are walked more often
 BATCH = 512
 RATE, DECAY = 1e-3, 1e-2
+DROPPED_INPUTS, DROPPED_HIDDEN = 0.2, 0.5
+AT_ONCE = 2**27  # numbers that are normalized once and kept: half a GiB; more are by the batch
 MEMORY = 0.6  # share of the earlier epochs in the running mean of what the heads say
 
 
@@ -52,6 +55,11 @@ def cross_fit(
     size = max(2, min(BATCH, len(x) // 20))
     steps = -(-int((given >= 0).sum()) * (PARTS - 1) // (PARTS * size))
     epochs = max(EPOCHS, -(-FEWEST_STEPS // max(steps, 1)))
+    whole = normalize(x.float()) if x.numel() <= AT_ONCE else None  # (n, d)
+
+    def take(rows: Tensor) -> Tensor:
+        return normalize(x[rows].float()) if whole is None else whole[rows]
+
     with (
         torch.random.fork_rng(devices=[]),
         bar("asking witnesses", PARTS * epochs, progress) as advance,
@@ -59,7 +67,7 @@ def cross_fit(
         torch.manual_seed(seeds.derive(seed, "heads"))
         heads = [_Head(x.shape[1], num_classes) for _ in range(PARTS)]
         said = torch.full((len(x), num_classes), 1 / num_classes)  # (n, c)
-        targets = nn.functional.one_hot(given.clamp(min=0), num_classes).float()  # (n, c)
+        targets = F.one_hot(given.clamp(min=0), num_classes).float()  # (n, c)
         known = given >= 0
         doubted = known & ~trusted
         warmup = max(1, round(WARMUP * epochs / EPOCHS))
@@ -71,10 +79,10 @@ def cross_fit(
                 rows = ((part != number) & known).nonzero()[:, 0]
                 rows = rows[torch.randperm(len(rows), generator=generator)]
                 for some in torch.split(rows, size):
-                    head.learn(normalize(x[some].float()), targets[some], robust)
+                    head.learn(take(some), targets[some], robust)
                 own = (part == number).nonzero()[:, 0]
                 for some in torch.split(own, 4096):
-                    now[some] = head.say(normalize(x[some].float()))
+                    now[some] = head.say(take(some))
                 advance(1)
             said = now if robust else MEMORY * said + (1 - MEMORY) * now
             if epoch + 1 >= warmup:
@@ -86,14 +94,10 @@ class _Head:
     """A perceptron with dropout and its optimizer, whose rate falls to zero."""
 
     def __init__(self, inputs: int, num_classes: int) -> None:
-        self.net = nn.Sequential(
-            nn.Dropout(0.2),
-            nn.Linear(inputs, WIDTH),
-            nn.ReLU(inplace=True),
-            nn.Dropout(0.5),
-            nn.Linear(WIDTH, num_classes),
-        )
-        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=RATE, weight_decay=DECAY)
+        self.first = nn.Linear(inputs, WIDTH)
+        self.last = nn.Linear(WIDTH, num_classes)
+        params = [*self.first.parameters(), *self.last.parameters()]
+        self.optimizer = torch.optim.AdamW(params, lr=RATE, weight_decay=DECAY)
 
     def slow_down(self, done: float) -> None:
         """Set the rate for this share of the training that is done."""
@@ -102,12 +106,11 @@ class _Head:
 
     def learn(self, x: Tensor, targets: Tensor, robust: bool) -> None:
         """One step on rows (b, d) with soft targets (b, c)."""
-        self.net.train()
-        logits = self.net(x)
-        if robust:
-            loss = gce(logits, targets.argmax(1)).mean()
-        else:
-            loss = nn.functional.cross_entropy(logits, targets)
+        # The same features are dropped for a whole batch: a mask of weights costs next to nothing.
+        kept = (torch.rand(x.shape[1]) >= DROPPED_INPUTS) / (1 - DROPPED_INPUTS)  # (d,)
+        hidden = F.linear(x, self.first.weight * kept, self.first.bias).relu()  # (b, h)
+        logits = self.last(F.dropout(hidden, DROPPED_HIDDEN))  # (b, c)
+        loss = gce(logits, targets.argmax(1)).mean() if robust else F.cross_entropy(logits, targets)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
@@ -115,8 +118,7 @@ class _Head:
     @torch.no_grad()
     def say(self, x: Tensor) -> Tensor:
         """Probabilities (b, c)."""
-        self.net.eval()
-        p: Tensor = self.net(x).softmax(1)
+        p: Tensor = self.last(self.first(x).relu()).softmax(1)
         return p
 
 

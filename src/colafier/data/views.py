@@ -6,6 +6,7 @@ others, and applies only its share: `view.apply(x[share], {k: v[share] for k, v 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 import torch
@@ -15,6 +16,7 @@ from colafier.data import pixels, randaugment
 from colafier.inference import as_float
 
 Draws = dict[str, Tensor]
+BYTE_MEAN, BYTE_DEVIATION = 127.5, ((256**2 - 1) / 12) ** 0.5  # of bytes drawn at random
 
 
 class View(Protocol):
@@ -89,16 +91,18 @@ class NoisyVector:
     noise: float  # standard deviation of what is added
 
     def draw(self, n: int, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
-        """Which features stay, and the noise."""
+        """Which features stay, and the noise: as bytes, since a float for each takes longer."""
         return {
-            "keep": torch.rand(n, *shape, generator=generator) >= self.drop,
-            "noise": torch.randn(n, *shape, generator=generator),
+            "keep": _bytes(n, shape, generator) >= round(256 * self.drop),
+            "noise": _bytes(n, shape, generator),
         }
 
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
         """The noisy vectors."""
-        kept = x * draws["keep"].to(x) / (1 - self.drop)
-        return kept + self.noise * draws["noise"].to(x)
+        kept = x * draws["keep"].to(x) / (1 - round(256 * self.drop) / 256)
+        even = (draws["noise"].to(x) - BYTE_MEAN) / BYTE_DEVIATION  # flat, with deviation 1
+        noisy: Tensor = kept + self.noise * even
+        return noisy
 
 
 @dataclass(frozen=True)
@@ -159,6 +163,14 @@ def make_views(
     if unknown:
         raise ValueError(f"no view is called {unknown[0]!r}; there are {', '.join(views)}")
     return {name: views[name] for name in names}
+
+
+def _bytes(n: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Random bytes (n, ...): eight of them from each number that is drawn."""
+    count = n * prod(shape)
+    words = torch.empty(-(-count // 8), dtype=torch.int64)
+    words.random_(-(2**63), None, generator=generator)
+    return words.view(torch.uint8)[:count].view(n, *shape)
 
 
 def _reflect(i: Tensor, size: int) -> Tensor:
