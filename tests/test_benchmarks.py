@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 FM_MINI = Path(__file__).parents[1] / "benchmarks" / "fm_mini.py"
+REPORT_SIZE = FM_MINI.with_name("report_size.py")
 
 
 @pytest.fixture
@@ -46,3 +47,15 @@ def test_fm_mini_prints_one_line(
     assert (hyper.get("variant"), hyper.get("warmup"), hyper.get("ramp")) == (
         ("authors", 3, 5) if method == "colafier" else (None, None, None)
     )
+
+
+def test_report_size_prints_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["report_size.py", "--rows", "300"])
+    monkeypatch.setattr("shutil.which", lambda _: None)  # without a browser
+    runpy.run_path(str(REPORT_SIZE), run_name="__main__")
+    (line,) = capsys.readouterr().out.splitlines()
+    result = json.loads(line)
+    assert result["rows"] == 300
+    assert 0 < result["of_which_pictures_and_reasons"] < result["page_megabytes"] < 15
