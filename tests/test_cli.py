@@ -70,6 +70,7 @@ def test_train_writes_its_files(run: Path) -> None:
     names = {path.name for path in run.iterdir()}
     assert names == {
         "config.json", "noise.json", "metrics.jsonl", "labels.csv", "record.json", "checkpoint.pt",
+        "evidence.json", "report.html",
     }  # fmt: skip
     assert [line["epoch"] for line in lines(run / "metrics.jsonl")] == [0, 1]
 

@@ -23,12 +23,14 @@ LAYERS = (
         "run_folder",
         "purify",
         "serving",
+        "applying",
+        "exchanging",
         "inputs",
         "find_issues",
         "estimator",
         "bench",
     ),
-    ("terminal", "summary", "demo", "cli_data", "cli", "__main__"),
+    ("terminal", "summary", "demo", "cli_data", "cli_apply", "cli_report", "cli", "__main__"),
 )
 NEVER = {
     "data": {"methods"},

@@ -41,10 +41,15 @@ def declared() -> set[str]:
     return {re.split(r"[<>=]", text)[0] for text in PROJECT["dependencies"]}
 
 
-def test_wheel_has_presets_and_types(wheel: Path) -> None:
+def test_wheel_has_presets_templates_and_types(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     presets = {f"colafier/presets/{name}.toml" for name in ("cifar10", "cifar10n", "digits")}
-    assert presets | {"colafier/py.typed", "colafier/cli.py"} <= names
+    templates = {
+        f"colafier/audit/templates/{path.name}"
+        for path in (ROOT / "src/colafier/audit/templates").iterdir()
+    }
+    assert len(templates) > 5
+    assert presets | templates | {"colafier/py.typed", "colafier/cli.py"} <= names
     assert not [name for name in names if name.startswith("tests")]
 
 

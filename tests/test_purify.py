@@ -19,7 +19,10 @@ from colafier.purify import Options, Outcome, options_of, purify, ranked
 
 pytestmark = pytest.mark.usefixtures("quick")
 
-FILES = {"labels.csv", "config.json", "summary.json", "metrics.jsonl", "model"}
+FILES = {
+    "labels.csv", "config.json", "summary.json", "metrics.jsonl", "model", "evidence.json",
+    "report.html",
+}  # fmt: skip
 MODEL = {"config.json", "model.safetensors", "README.md"}
 SUMMARY = {
     "fingerprint", "rows", "labelled", "unusable", "classes", "estimated_noise_rate",

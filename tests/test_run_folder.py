@@ -164,7 +164,10 @@ def test_overwrite_starts_over(source: Path, older: Path) -> None:
     before = digest(older)
     colafier("purify", source, "-o", older, "--overwrite", "--method", "ce", "--epochs", "1")
     names = {path.name for path in older.iterdir()}
-    assert names == {"labels.csv", "config.json", "summary.json", "metrics.jsonl", "model"}
+    assert names == {
+        "labels.csv", "config.json", "summary.json", "metrics.jsonl", "model", "evidence.json",
+        "report.html",
+    }  # fmt: skip
     assert digest(older).keys() < before.keys()
     assert digest(older)[str(older / "labels.csv")] != before[str(older / "labels.csv")]
     assert options_of(older).method == "ce"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from colafier import __version__, cli_data
+from colafier import __version__, cli_apply, cli_data, cli_report
 from colafier.files import whole
 from colafier.methods import REQUIRED, available, find, hyper_parameters
 from colafier.settings import Settings, preset_names, read_pairs, resolve
@@ -24,6 +24,9 @@ app.command()(cli_data.purify)
 app.command()(cli_data.predict)
 app.command()(cli_data.check)
 app.command()(cli_data.export)
+app.command()(cli_report.report)
+app.command()(cli_apply.apply)
+app.add_typer(cli_apply.exchange, name="exchange")
 Data = Annotated[str | None, typer.Option(help="Folder with the files of the source.")]
 SourceName = Annotated[
     str | None, typer.Option(help="digits (comes along), cifar10 or fashion_mnist.")
@@ -127,9 +130,10 @@ def train(
 
     What is given here wins over the preset, and the preset over the defaults. All settings go into
     OUT/config.json; metrics.jsonl has a line per epoch, labels.csv the purified labels,
-    record.json the scores, noise.json what was done to the labels.
+    report.html a page to look at, record.json the scores, noise.json what was done to the labels.
     """
     from colafier import runs
+    from colafier.audit import report
     from colafier.summary import table
     from colafier.train import loggers
     from colafier.train.checkpoint import CheckpointError
@@ -158,7 +162,9 @@ def train(
         result = runs.train(settings, task, out, resume=resume, log=log or ())
     console.print(table({settings.method: result.record}, f"{settings.source}, {settings.noise}"))
     console.print(
-        f"The purified labels are in {out / runs.LABELS}, the rest beside them.", soft_wrap=True
+        f"The purified labels are in {out / runs.LABELS}, a report to look at is in "
+        f"{out / report.NAME}, the rest beside them.",
+        soft_wrap=True,
     )
 
 

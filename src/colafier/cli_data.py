@@ -75,9 +75,11 @@ def purify(
 
     Kind and columns are guessed and shown. The source is never changed. OUT/labels.csv has every
     row in input order: given_label, label, action (keep, relabel, review, exclude), label_quality
-    and why; OUT/model is the classifier; OUT/summary.json says how many labels are wrong.
+    and why; OUT/report.html explains it and takes your decisions; OUT/model is the classifier;
+    OUT/summary.json says how many labels are wrong.
     """
     from colafier import purify as pipeline
+    from colafier.audit import report
     from colafier.run_folder import LABELS, MODEL
 
     with mistakes_explained():
@@ -105,6 +107,7 @@ def purify(
     console.print(_overview(outcome.summary))
     _show_first(pipeline.ranked(outcome.table))
     _say(f"All rows are in {folder / LABELS}, the model is in {folder / MODEL}.")
+    _say(f"Next: open {folder / report.NAME} in a browser, look, and decide.")
 
 
 def predict(

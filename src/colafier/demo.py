@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
+from colafier.audit import report
 from colafier.runs import LABELS, Result, claim, prepare, train
 from colafier.settings import resolve
 from colafier.summary import percent, table
@@ -38,6 +39,7 @@ def demo(folder: Path, given: Mapping[str, Any], console: Console) -> dict[str, 
     records = {name: result.record for name, result in results.items()}
     console.print(table(records, "Digits with wrong labels"))
     console.print(
+        f"Open {folder / METHODS[0] / report.NAME} in a browser to see what was found.\n"
         f"The purified labels are in {folder / METHODS[0] / LABELS}\n"
         f"and all else about the runs in {folder}, one folder per method.",
         soft_wrap=True,

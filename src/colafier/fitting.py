@@ -1,7 +1,8 @@
 """Rows with doubtful labels in; a classifier, and what is believed of each label, out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ from torch import Tensor, nn
 
 from colafier.audit import witnesses
 from colafier.audit.actions import PRECISION, Decisions, decide
+from colafier.audit.evidence import Known
 from colafier.audit.posterior import Posterior, posterior
 from colafier.data.trainset import Rows
 from colafier.data.views import Normalize
 from colafier.flow import Purified
 from colafier.methods import build
+from colafier.methods.base import Method
 from colafier.nets import net_factory
 from colafier.train.optimizers import OptimizerSettings
 from colafier.train.records import History
@@ -55,6 +58,29 @@ class Judged:
     lid: Tensor  # (n,) not a number where there is none
     history: History
     agreement: float | None  # with given labels that were not learned from; None: not known
+    opinions: dict[str, Tensor] = field(default_factory=dict)  # who -> (n,) class it sees, -1: none
+    course: Tensor | None = None  # (n, t) probability of the given label as the training went on
+
+    def known(self, classes: Sequence[str], rows: Sequence[int], x: Tensor, given: Tensor) -> Known:
+        """What the report may ask about the rows that were trained on.
+
+        Args:
+            classes: Their names.
+            rows: Numbers of the rows among all rows of the data set.
+            x: The rows as they were trained on.
+            given: Given labels (n,).
+        """
+        return Known(
+            classes=classes,
+            rows=rows,
+            x=x,
+            given=given,
+            suggested=self.decided.suggested,
+            classifier=self.classifier,
+            normalize=self.normalize,
+            opinions=self.opinions,
+            course=self.course,
+        )
 
 
 def recipe(row_shape: tuple[int, ...], n: int, **given: Any) -> Recipe:
@@ -83,6 +109,7 @@ def judge(
     how: Recipe,
     *,
     trusted: Tensor | None = None,
+    came: Tensor | None = None,
     groups: Tensor | None = None,
     folder: Path | None = None,
     resume: bool = False,
@@ -96,6 +123,7 @@ def judge(
         num_classes: Number of classes.
         how: How to train.
         trusted: Rows whose label a person decided, as a boolean mask.
+        came: The labels that came with the data (n,), where those of trusted rows are not them.
         groups: For each row its group of exact duplicates, -1 for none.
         folder: Gets `metrics.jsonl` and a checkpoint.
         resume: Go on from the checkpoint in the folder, if there is one.
@@ -121,11 +149,12 @@ def judge(
         seed=how.seed,
         folder=folder,
         resume=resume,
+        score=partial(_moved, given=rows.given),
         progress=progress,
     )
     p = rows.predict(method.deployed())  # (n, c)
     purified = method.purify(rows)
-    found, may_move, agreement = _believe(rows, p, purified, how, progress)
+    found, may_move, agreement, said = _believe(rows, p, purified, how, progress, came)
     decided = decide(
         found,
         found.plausible,
@@ -137,13 +166,32 @@ def judge(
     )
     lid = purified.columns.get("lid", torch.full((rows.n,), torch.nan)).cpu()
     classifier = method.deployed().cpu().eval()
-    return Judged(classifier, rows.normalize, p, found, decided, lid, history, agreement)
+    said |= {who: classes.cpu() for who, classes in purified.opinions.items()}
+    course = None if purified.course is None else purified.course.cpu()
+    return Judged(
+        classifier, rows.normalize, p, found, decided, lid, history, agreement, said, course
+    )
+
+
+def _moved(method: Method, epoch: int, given: Tensor) -> dict[str, float]:  # noqa: ARG001
+    """How many labels a method has changed so far, if it says so."""
+    labels = method.rows_now().get("labels")
+    return {} if labels is None else {"labels_changed": float((labels.cpu() != given).sum())}
 
 
 def _believe(
-    rows: Rows, p: Tensor, purified: Purified, how: Recipe, progress: bool
-) -> tuple[Posterior, Tensor | None, float | None]:
-    """The posterior, the rows that may move (None: all), and the agreement on unseen labels."""
+    rows: Rows,
+    p: Tensor,
+    purified: Purified,
+    how: Recipe,
+    progress: bool,
+    came: Tensor | None,
+) -> tuple[Posterior, Tensor | None, float | None, dict[str, Tensor]]:
+    """The posterior, the rows that may move (None: all), and the agreement on unseen labels.
+
+    Last comes what classifier and witnesses see in each row.
+    """
+    sees = {"classifier": p.argmax(1)}
     if x_is_vectors(rows.x):
         said = witnesses.cross_fit(
             rows.x,
@@ -151,17 +199,35 @@ def _believe(
             rows.num_classes,
             rows.normalize,
             trusted=rows.trusted,
+            came=came,
             seed=how.seed,
             progress=progress,
         )
         met = (said.argmax(1) == rows.given)[rows.labelled]
-        both = torch.lerp(_logs(p), _logs(said), WITNESSES).softmax(1)  # (n, c)
-        return posterior(both, rows.given, rows.trusted), None, float(met.float().mean())
-    found = posterior(p, rows.given, rows.trusted)
+        both = _pooled(p, said, rows.given)
+        found = posterior(both, rows.given, rows.trusted, came=came)
+        sees["witnesses"] = said.argmax(1)
+        # With few rows the witnesses know little; a label moves only if both object to it.
+        return found, p.argmax(1) != rows.given, float(met.float().mean()), sees
+    found = posterior(p, rows.given, rows.trusted, came=came)
     suggested = found.probabilities.argmax(1)
     note = purified.notes.get("agreement")
     agreement = float(note) if isinstance(note, int | float) and note else None
-    return found, purified.labels.cpu() == suggested, agreement
+    return found, purified.labels.cpu() == suggested, agreement, sees
+
+
+def _pooled(p: Tensor, said: Tensor, given: Tensor) -> Tensor:
+    """What classifier and witnesses think of the rows together (n, c).
+
+    The classifier has seen the labels. If it objects to fewer of them than the witnesses do, it
+    has learned that share by heart, and counts so much less.
+    """
+    known = given >= 0
+    objects, others_object = (
+        float((some.argmax(1) != given)[known].double().mean()) for some in (p, said)
+    )
+    honest = min(objects / others_object, 1.0) if others_object else 1.0
+    return torch.lerp(_logs(p), _logs(said), 1 - (1 - WITNESSES) * honest).softmax(1)
 
 
 def _logs(p: Tensor) -> Tensor:

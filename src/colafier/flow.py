@@ -66,6 +66,8 @@ class Purified:
     quality: Tensor  # (n,) in [0, 1], low where the given label is suspicious
     columns: dict[str, Tensor] = field(default_factory=dict)  # name -> (n,) more per-row results
     notes: dict[str, float | int | str] = field(default_factory=dict)  # why it decided as it did
+    opinions: dict[str, Tensor] = field(default_factory=dict)  # who -> (n,) class it sees, -1: none
+    course: Tensor | None = None  # (n, t) probability of the given label as the training went on
 
 
 class TrainSet(Protocol):

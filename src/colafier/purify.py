@@ -13,7 +13,10 @@ import torch
 from torch import Tensor
 
 from colafier import embed, fitting, methods, numbers, run_folder
+from colafier.audit import evidence, report
 from colafier.audit.actions import EXCLUDE, KEEP, PRECISION
+from colafier.audit.decisions import Decided
+from colafier.audit.snippets import of_collection
 from colafier.audit.table import table, with_unusable
 from colafier.data.collection import Collection, read
 from colafier.data.write_back import check_form, write_back
@@ -71,8 +74,10 @@ def purify(
     options: Options,
     out: Path,
     *,
+    decided: Decided | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    again: str | None = None,
     progress: bool = True,
     say: Say = lambda _: None,
 ) -> Outcome:
@@ -81,8 +86,10 @@ def purify(
     Args:
         options: What to do.
         out: Folder for all outputs; a new one, unless `resume` or `overwrite`.
+        decided: Rows whose label a person decided: learned from as such, and never changed.
         resume: Go on with the run in `out`.
         overwrite: Remove an older run in `out` first.
+        again: The command that goes on with this run, for advice.
         progress: Whether a terminal shows bars.
         say: Gets a line of text at each stage.
     """
@@ -93,12 +100,20 @@ def purify(
     methods.find(options.method)
     if options.write:
         check_form(collection, options.write)
-    config = {"options": asdict(options), "fingerprint": collection.fingerprint()}
+    config: dict[str, Any] = {"options": asdict(options), "fingerprint": collection.fingerprint()}
+    told = collection
+    if decided is not None:
+        told, config["decided"] = decided.told(collection), decided.digest()
+    run_folder.check_decided(out, config, resume=resume)
     with run_folder.claimed(out, config):
         rows = _encode(collection, options, out, progress)
         say(_about_rows(rows))
-        classes = _classes(collection, rows)
-        given = _as_numbers([collection.given[row] for row in rows.rows], classes)
+        classes = _classes(told, rows)
+        given, came = (
+            _as_numbers([labels[row] for row in rows.rows], classes)
+            for labels in (told.given, collection.given)
+        )
+        trusted = None if decided is None else decided.trusted(rows.rows)
         how = _recipe(options, rows, len(classes))
     try:
         if not resume:
@@ -109,16 +124,20 @@ def purify(
             given,
             len(classes),
             how,
+            trusted=trusted,
+            came=None if decided is None else came,
             groups=torch.tensor(collection.duplicates())[rows.rows],
             folder=out,
             resume=resume,
             progress=progress,
         )
         lines = _table(collection, rows, classes, given, judged)
-        summary = summarize(collection, rows, given, judged, lines)
-        _write(out, config, options, collection, rows, classes, how, judged, lines, summary)
+        if decided is not None:
+            lines = decided.pin(lines)
+        summary = summarize(collection, rows, given, judged, lines, trusted)
+        _write(out, config, options, collection, rows, classes, given, how, judged, lines, summary)
     except OSError as error:  # such as a full disk
-        advice = f"when this is mended, go on with: colafier purify --resume {out}"
+        advice = f"when this is mended, go on with: {again or f'colafier purify --resume {out}'}"
         raise OSError(f"{error}; {advice}") from error
     return Outcome(lines, summary)
 
@@ -151,11 +170,13 @@ def summarize(
     given: Tensor,
     judged: fitting.Judged,
     lines: pd.DataFrame,
+    trusted: Tensor | None = None,
 ) -> dict[str, Any]:
     """What a person wants to know first, and what a later check compares with."""
     found = judged.found
     actions = lines["action"].value_counts()
     labelled = int((given >= 0).sum())
+    reviewed = 0 if trusted is None else int(trusted.sum())  # the rate is that of the others
     return {
         "fingerprint": collection.fingerprint(),
         "rows": len(collection),
@@ -164,7 +185,7 @@ def summarize(
         "classes": judged.p.shape[1],
         "estimated_noise_rate": round(found.rate, 4),
         "estimated_noise_interval": [round(bound, 4) for bound in found.interval],
-        "estimated_wrong_labels": round(found.rate * labelled),
+        "estimated_wrong_labels": round(found.rate * (labelled - reviewed)),
         "actions": {str(name): int(count) for name, count in actions.items()},
         **{
             name: round(value)
@@ -207,8 +228,9 @@ def _classes(collection: Collection, rows: Numbers) -> list[str]:
 
 
 def _as_numbers(labels: Sequence[str | None], classes: Sequence[str]) -> Tensor:
-    place = {name: number for number, name in enumerate(classes)}
-    return torch.tensor([-1 if label is None else place[label] for label in labels])
+    """-1 where there is no label, or one of a class that no usable row has any more."""
+    place: dict[str | None, int] = {name: number for number, name in enumerate(classes)}
+    return torch.tensor([place.get(label, -1) for label in labels])
 
 
 def _recipe(options: Options, rows: Numbers, num_classes: int) -> fitting.Recipe:
@@ -253,6 +275,7 @@ def _write(
     collection: Collection,
     rows: Numbers,
     classes: Sequence[str],
+    given: Tensor,
     how: fitting.Recipe,
     judged: fitting.Judged,
     lines: pd.DataFrame,
@@ -282,6 +305,10 @@ def _write(
         write_back(collection, labels, keep, out / DATA, options.write, link=True)
     recipe = {**asdict(how), "hyper": dict(how.hyper)}
     records.rewrite(out / CONFIG, [{**config, "recipe": recipe}])
+    known = judged.known(classes, rows.rows, rows.x, given)
+    why = evidence.gather(known, evidence.doubtful(lines), of_collection(collection))
+    evidence.write(out, why)
+    report.write(out, summary)
     (out / checkpoint.NAME).unlink(missing_ok=True)
     (out / numbers.PIXELS).unlink(missing_ok=True)
     run_folder.remove_partial(out)

@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from colafier import numbers
+from colafier.audit import evidence, report
 from colafier.data.collection import Collection
 from colafier.train import checkpoint, records
 from colafier.train.trainer import METRICS
 
 LABELS, CONFIG, SUMMARY = "labels.csv", "config.json", "summary.json"
+BEFORE = "labels.before-review.csv"  # the first labels.csv, once decisions were applied
+CONTINUED = "continued"  # a folder: the run that goes on with decisions, until it is done
 MODEL, DATA = "model", "purified"
-FILES = (SUMMARY, LABELS, METRICS, checkpoint.NAME)  # without the summary a run is unfinished
+# without the summary a run is unfinished
+FILES = (SUMMARY, LABELS, BEFORE, METRICS, checkpoint.NAME, evidence.NAME, report.NAME)
 
 
 def check(out: Path, collection: Collection, *, resume: bool, overwrite: bool) -> None:
@@ -38,6 +42,15 @@ def check(out: Path, collection: Collection, *, resume: bool, overwrite: bool) -
             )
         if not is_run(out):
             raise FileExistsError(f"{out} is not the folder of a run, and is left alone")
+
+
+def check_decided(out: Path, config: Mapping[str, Any], *, resume: bool) -> None:
+    """Refuse to go on with a run without the decisions that it was started with."""
+    if resume and read_config(out).get("decided") != config.get("decided"):
+        raise ValueError(
+            f"the run in {out} was started with other decisions; go on with: "
+            f"colafier apply {out.parent} --continue"
+        )
 
 
 def read_config(out: Path) -> dict[str, Any]:
@@ -90,7 +103,8 @@ def clear(out: Path) -> None:
     """Remove the results of an older run, all that it could have written."""
     for name in FILES:
         (out / name).unlink(missing_ok=True)
-    shutil.rmtree(out / MODEL, ignore_errors=True)
+    for name in (MODEL, CONTINUED):
+        shutil.rmtree(out / name, ignore_errors=True)
     remove_data(out)
     remove_partial(out)
 

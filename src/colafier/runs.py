@@ -15,6 +15,8 @@ import pandas as pd
 from torch import Tensor, nn
 
 from colafier import inference
+from colafier.audit import evidence, report
+from colafier.audit.snippets import of_arrays
 from colafier.data import noise, sources
 from colafier.data.sources import Source
 from colafier.data.trainset import Rows
@@ -34,7 +36,7 @@ from colafier.train.records import History
 from colafier.train.trainer import METRICS, fit
 
 CONFIG, NOISE, LABELS, RECORD = "config.json", "noise.json", "labels.csv", "record.json"
-FILES = (CONFIG, NOISE, LABELS, RECORD, METRICS, checkpoint.NAME)
+FILES = (CONFIG, NOISE, LABELS, RECORD, METRICS, checkpoint.NAME, evidence.NAME, report.NAME)
 
 OwnNet = nn.Module | Callable[[], nn.Module]
 
@@ -145,9 +147,12 @@ def train(
     )
     result = launch(job, devices=settings.devices)
     if folder is not None:
+        lines = label_table(task, result.purified)
         with whole(folder / LABELS) as path:
-            label_table(task, result.purified).to_csv(path, index=False, float_format="%.6g")
+            lines.to_csv(path, index=False, float_format="%.6g")
         _write(folder / RECORD, result.record)
+        evidence.write(folder, _evidence(task, result, lines))
+        report.write(folder)
     return result
 
 
@@ -230,6 +235,26 @@ def label_table(task: Task, purified: Purified) -> pd.DataFrame:
     return table.assign(**{name: column.numpy() for name, column in purified.columns.items()})
 
 
+def _evidence(task: Task, result: Result, lines: pd.DataFrame) -> dict[str, Any]:
+    """Why the most doubtful rows are doubted, for the report; the truth is shown there."""
+    classes, purified = task.source.classes, result.purified
+    known = evidence.Known(
+        classes=classes,
+        rows=range(len(task.given)),
+        x=task.source.x,
+        given=task.given,
+        suggested=purified.labels,
+        classifier=result.classifier,
+        normalize=result.normalize,
+        opinions=purified.opinions,
+        course=purified.course,
+    )
+    names = [classes[label] if label >= 0 else None for label in task.given.tolist()]
+    snippets = of_arrays(task.source.x.numpy(), names)
+    truth = None if task.truth is None else task.truth.tolist()
+    return evidence.of_training(known, lines, snippets, truth)
+
+
 def claim(folder: Path, *, overwrite: bool) -> None:
     """Make a folder for a new run; an older run in it is removed only if asked."""
     if folder.exists() and not folder.is_dir():
@@ -288,7 +313,12 @@ def _resolved(method: Method, precision: str, processes: Processes) -> dict[str,
 def _on_cpu(purified: Purified) -> Purified:
     columns = {name: column.cpu() for name, column in purified.columns.items()}
     return replace(
-        purified, labels=purified.labels.cpu(), quality=purified.quality.cpu(), columns=columns
+        purified,
+        labels=purified.labels.cpu(),
+        quality=purified.quality.cpu(),
+        columns=columns,
+        opinions={who: classes.cpu() for who, classes in purified.opinions.items()},
+        course=None if purified.course is None else purified.course.cpu(),
     )
 
 

@@ -192,3 +192,46 @@ def test_soft_labels_lie_between_label_and_classifier() -> None:
     assert soft.sum(1).tolist() == pytest.approx([1.0] * 500)
     rows = torch.arange(500)
     assert (soft[rows, given] >= p[rows, given] - 0.05).double().mean() > 0.95
+
+
+def reviewed(n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows of which the most doubtful quarter is decided: p, labels that came, truth, decided."""
+    p, truth = calibrated(n)
+    came = noisy(truth, NOISE)
+    worst = posterior(p, came).quality.argsort()[: n // 4]
+    trusted = torch.zeros(n, dtype=torch.bool)
+    trusted[worst] = True
+    return p, came, truth, trusted
+
+
+def test_decided_rows_teach_the_noise_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them it is learned from the better labels alone."""
+    monkeypatch.setattr(module, "LEANS", (0.0,))
+    p, came, truth, trusted = reviewed(6000)
+    given = torch.where(trusted, truth, came)
+    alone, taught = posterior(p, given, trusted), posterior(p, given, trusted, came=came)
+    assert (taught.model.transition - NOISE).abs().max() < 0.04
+    assert (alone.model.transition - NOISE).abs().max() > 0.08
+    wrong = float((came != truth)[~trusted].double().mean())
+    assert taught.rate == pytest.approx(wrong, abs=0.01)
+    assert alone.rate < wrong - 0.02
+    low, high = taught.interval
+    assert low <= taught.rate <= high
+    assert (taught.probabilities.argmax(1) == truth)[trusted].all()
+    assert (taught.quality[trusted] == 1).all()
+
+
+def test_labels_that_came_change_nothing_if_nobody_decided() -> None:
+    p, truth = calibrated(300)
+    given = noisy(truth, NOISE)
+    plain, told = posterior(p, given), posterior(p, given, came=given)
+    assert torch.equal(plain.probabilities, told.probabilities)
+    assert plain.interval == told.interval
+
+
+def test_all_rows_decided() -> None:
+    p, truth = calibrated(300)
+    all_of_them = torch.ones(300, dtype=torch.bool)
+    found = posterior(p, truth, all_of_them, came=noisy(truth, NOISE))
+    assert (found.rate, found.interval) == (0.0, (0.0, 1.0))
+    assert (found.probabilities.argmax(1) == truth).all()

@@ -160,3 +160,25 @@ def test_a_bar_shows_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     x, given, _ = digits(60)
     ask(x, given, progress=True)
     assert done
+
+
+@pytest.mark.usefixtures("short")
+def test_noise_is_learned_from_decided_rows_with_the_labels_that_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def note(p: Tensor, given: Tensor) -> Tensor:
+        asked.append((p, given))
+        return p
+
+    monkeypatch.setattr(witnesses, "soft_labels", note)
+    given, came = torch.arange(60) % 3, torch.arange(60) % 3
+    trusted = torch.arange(60) < 25
+    came[:25] = 2
+    came[0] = given[50] = -1  # decided, but it came without a label; and one without any
+    ask(numbered(60) / 100, given, 3, trusted=trusted, came=came)
+    p, labels = asked[-1]
+    there = (came >= 0) & (given >= 0)
+    assert torch.equal(labels, came[there])
+    assert torch.equal(p[:24], one_hot(given[1:25], 3).double())

@@ -5,7 +5,7 @@ noise model has, beside a transition matrix, a `lean` towards the classes that t
 finds plausible. Without it the number of wrong labels comes out too low.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import torch
@@ -52,7 +52,11 @@ class Posterior:
 
 
 def posterior(
-    p: Tensor, given: Tensor, trusted: Tensor | None = None, among: Tensor | None = None
+    p: Tensor,
+    given: Tensor,
+    trusted: Tensor | None = None,
+    among: Tensor | None = None,
+    came: Tensor | None = None,
 ) -> Posterior:
     """Join a classifier's probabilities with the given labels.
 
@@ -61,12 +65,19 @@ def posterior(
         given: Given labels (n,), -1 where there is none.
         trusted: Rows whose label is known to be right, as a boolean mask.
         among: Rows that the noise model is learned from, as a boolean mask; all by default.
+        came: The labels that came with the data (n,), where those of trusted rows are not them.
+            A person looks at the worst labels first: a noise model that is learned from the others
+            alone takes labels for better than they are.
     """
     trusted = torch.zeros(len(p), dtype=torch.bool) if trusted is None else trusted
     usable = (given >= 0) & ~trusted
     learn = usable if among is None else usable & among
-    p = _sharpened(p.double(), given, learn)
-    model = fit_noise(p[learn], given[learn])
+    seen = _Seen(p.double(), given, learn)
+    if came is not None:
+        seen = _Seen(p.double(), came, learn | trusted & (came >= 0), given, trusted)
+    seen = _sharpened(seen)
+    p = seen.p
+    model = _likeliest(seen)
     joined = p.clone()  # rows without a label
     joined[usable] = _normalized(p[usable] * model.chances(p[usable], given[usable]))
     joined[trusted] = one_hot(given[trusted], p.shape[1]).double()
@@ -80,22 +91,62 @@ def posterior(
         quality.float(),
         model,
         rate,
-        _interval(p, given, learn, rate),
+        _interval(seen, rate),
     )
 
 
-def _sharpened(p: Tensor, given: Tensor, learn: Tensor) -> Tensor:
-    """Probabilities to the power that makes the given labels likeliest (n, c)."""
-    rows = learn.nonzero()[:, 0]
+@dataclass(frozen=True)
+class _Seen:
+    """What the noise model is learned from."""
+
+    p: Tensor  # (n, c) of the classifier
+    given: Tensor  # (n,) the labels that came with the data
+    learn: Tensor  # (n,) rows to learn from, as a boolean mask
+    right: Tensor | None = None  # (n,) the true classes,
+    known: Tensor | None = None  # (n,) where these are known, as a boolean mask
+
+    @property
+    def rows(self) -> Tensor:
+        """Numbers of the rows to learn from."""
+        return self.learn.nonzero()[:, 0]
+
+    def prior(self, rows: Tensor) -> Tensor:
+        """P(true class | row) of some rows: the classifier's, or what is known (m, c)."""
+        p = self.p[rows]
+        if self.right is None or self.known is None:
+            return p
+        sure = one_hot(self.right[rows].clamp(min=0), p.shape[1]).to(p)
+        return torch.where(self.known[rows][:, None], sure, p)
+
+
+def _sharpened(seen: _Seen) -> _Seen:
+    """With probabilities to the power that makes the given labels likeliest."""
+    rows = seen.rows
     rows = rows[:: max(1, len(rows) // ROWS_FOR_POWER)]
     best, most = POWERS[0], -inf
+    start = _start(seen.p.shape[1], seen.p)
     for power in POWERS:
-        some = _powered(p[rows], power)
-        model = _expect_and_maximize(some, given[rows], LEANS[0], _start(p.shape[1], p))
+        some = replace(seen, p=_powered(seen.p, power))
+        model = _learned(some, rows, LEANS[0], start)
         if not model.likelihood > most:  # past the top
             break
         best, most = power, model.likelihood
-    return _powered(p, best)
+    return replace(seen, p=_powered(seen.p, best))
+
+
+def _likeliest(seen: _Seen, rows: Tensor | None = None) -> NoiseModel:
+    """The noise model of all rows or of some: EM for each lean, then the best."""
+    rows = seen.rows if rows is None else rows
+    transition = _start(seen.p.shape[1], seen.p)
+    models = []
+    for lean in LEANS:
+        models.append(_learned(seen, rows, lean, transition))
+        transition = models[-1].transition
+    return max(models, key=lambda model: model.likelihood)
+
+
+def _learned(seen: _Seen, rows: Tensor, lean: float, transition: Tensor) -> NoiseModel:
+    return _expect_and_maximize(seen.p[rows], seen.given[rows], lean, transition, seen.prior(rows))
 
 
 def fit_noise(p: Tensor, given: Tensor) -> NoiseModel:
@@ -105,18 +156,15 @@ def fit_noise(p: Tensor, given: Tensor) -> NoiseModel:
         p: Probabilities (n, c).
         given: Given labels (n,).
     """
-    c = p.shape[1]
-    transition = _start(c, p)
-    models = []
-    for lean in LEANS:
-        models.append(_expect_and_maximize(p, given, lean, transition))
-        transition = models[-1].transition
-    return max(models, key=lambda model: model.likelihood)
+    return _likeliest(_Seen(p, given, torch.ones(len(p), dtype=torch.bool)))
 
 
 def soft_labels(p: Tensor, given: Tensor) -> Tensor:
-    """P(true class | row, given label) by a transition matrix alone, for training (n, c)."""
-    model = _expect_and_maximize(p, given, 0.0, _start(p.shape[1], p))
+    """P(true class | row, given label) by a transition matrix alone, for training (n, c).
+
+    Where p is 1 for a class that is known to be the true one, it stays so.
+    """
+    model = _expect_and_maximize(p, given, 0.0, _start(p.shape[1], p), p)
     return _normalized(p * model.chances(p, given))
 
 
@@ -127,14 +175,16 @@ def _start(c: int, like: Tensor) -> Tensor:
     return transition
 
 
-def _expect_and_maximize(p: Tensor, given: Tensor, lean: float, transition: Tensor) -> NoiseModel:
+def _expect_and_maximize(
+    p: Tensor, given: Tensor, lean: float, transition: Tensor, prior: Tensor
+) -> NoiseModel:
     c = p.shape[1]
     plausible = _plausible(p, lean)  # (n, c)
     of_given = plausible.gather(1, given[:, None])  # (n, 1)
     likelihood = torch.zeros(())
     for _ in range(ROUNDS):
         total = plausible @ transition.T  # (n, c)
-        joint = p * transition[:, given].T * of_given / total  # (n, c)
+        joint = prior * transition[:, given].T * of_given / total  # (n, c)
         evidence = joint.sum(1, keepdim=True)  # (n, 1)
         likelihood = evidence.log().mean()
         believed = joint / evidence  # (n, c)
@@ -144,17 +194,21 @@ def _expect_and_maximize(p: Tensor, given: Tensor, lean: float, transition: Tens
     return NoiseModel(transition, lean, float(likelihood))
 
 
-def _interval(p: Tensor, given: Tensor, learn: Tensor, rate: float) -> tuple[float, float]:
+def _interval(seen: _Seen, rate: float) -> tuple[float, float]:
     """From the rates of ten parts of the rows, each with its own noise model."""
-    rows = learn.nonzero()[:, 0]
     rates = []
     for part in range(PARTS):
-        some = rows[part::PARTS]
-        if len(some) < 2 * p.shape[1]:
+        some = seen.rows[part::PARTS]
+        if len(some) < 2 * seen.p.shape[1]:
             return 0.0, 1.0  # too few rows to know
-        model = fit_noise(p[some], given[some])
-        joined = _normalized(p[some] * model.chances(p[some], given[some]))
-        rates.append(1 - joined.gather(1, given[some][:, None]).mean())
+        model = _likeliest(seen, some)
+        if seen.known is not None:
+            some = some[~seen.known[some]]
+            if not len(some):
+                return 0.0, 1.0
+        p, given = seen.p[some], seen.given[some]
+        joined = _normalized(p * model.chances(p, given))
+        rates.append(1 - joined.gather(1, given[:, None]).mean())
     spread = float(torch.stack(rates).std()) / PARTS**0.5
     return max(rate - 2.26 * spread, 0.0), min(rate + 2.26 * spread, 1.0)  # t with 9 degrees
 

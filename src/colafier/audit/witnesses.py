@@ -35,6 +35,7 @@ def cross_fit(
     normalize: Callable[[Tensor], Tensor],
     *,
     trusted: Tensor | None = None,
+    came: Tensor | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> Tensor:
@@ -46,6 +47,7 @@ def cross_fit(
         num_classes: Number of classes.
         normalize: Applied to rows before a head sees them.
         trusted: Rows whose label is known to be right, as a boolean mask.
+        came: The labels that came with the data (n,), where those of trusted rows are not them.
         seed: Of the parts, the heads and the order.
         progress: Whether a terminal shows a bar.
     """
@@ -70,6 +72,9 @@ def cross_fit(
         targets = F.one_hot(given.clamp(min=0), num_classes).float()  # (n, c)
         known = given >= 0
         doubted = known & ~trusted
+        counted = doubted if came is None else known & (came >= 0)  # the noise is learned from
+        noisy = given if came is None else came
+        certain = nn.functional.one_hot(given.clamp(min=0), num_classes).double()  # (n, c)
         warmup = max(1, round(WARMUP * epochs / EPOCHS))
         for epoch in range(epochs):
             robust = epoch < warmup
@@ -86,7 +91,9 @@ def cross_fit(
                 advance(1)
             said = now if robust else MEMORY * said + (1 - MEMORY) * now
             if epoch + 1 >= warmup:
-                targets[doubted] = soft_labels(said[doubted].double(), given[doubted]).float()
+                p = torch.where(trusted[:, None], certain, said.double())
+                soft = soft_labels(p[counted], noisy[counted]).float()
+                targets[doubted] = soft[doubted[counted]]
     return said
 
 

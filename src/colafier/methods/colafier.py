@@ -38,6 +38,12 @@ from colafier.variants import CHOICE_NAMES, choose, within
 from colafier.weights import position, split, view_scores
 
 AUTHORS_EPOCHS = 200
+VOTERS = (
+    "LID-gen, weak view",
+    "LID-gen, strong view",
+    "LID-dis, weak view",
+    "LID-dis, strong view",
+)
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,7 @@ class CoLafier(Method):
         self.labels = RowTable(train.given, trusted=train.trusted)
         self.allowed = RowTable(train.given)  # the class that the gate lets a label move to
         self.wishes = Wishes(train.given, self.choices.patience)
-        self.history = RowHistory(train.given)
+        self.history = RowHistory(train.given, len(VOTERS))
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """One for each subnet: their losses touch no common parameter."""
@@ -203,12 +209,15 @@ class CoLafier(Method):
         of_given = p.gather(1, known[:, None])[:, 0]  # (n,)
         quality = torch.where(self.history.seen, self.history.mean_given(), of_given).clamp(0, 1)
         columns = {"lid": self.history.mean_lid()}
+        votes = dict(zip(VOTERS, self.history.votes.values.long().T, strict=True))
+        course = self.history.course()
         if not self.choices.holdout:
-            return Purified(labels, quality, columns)
+            return Purified(labels, quality, columns, opinions=votes, course=course)
         evidence = gate.gather_evidence(train, p)
         settled = gate.settle(evidence, p, known, labels.clamp(min=0))
         fixed = (given < 0) | train.trusted.to(labels.device)
-        return Purified(torch.where(fixed, given, settled), quality, columns, asdict(evidence))
+        settled = torch.where(fixed, given, settled)
+        return Purified(settled, quality, columns, asdict(evidence), votes, course)
 
     def _survey(self, train: TrainSet) -> None:
         """Guess all rows: how far rare classes must be lifted, and where labels may move to."""
@@ -299,6 +308,8 @@ class CoLafier(Method):
         of_given = p.gather(1, batch.y[:, None])[:, 0]  # (b,)
         given_lid = self._given_scores(batch, labels, weighing, scores)
         self.history.write(batch.index, labels, lid_now, given_lid, of_given)
+        done = batch.epoch / max(self.epochs, 1)
+        self.history.note(batch.index, done, of_given, [*seen.gen, *seen.dis])
 
     @torch.no_grad()
     def _move_labels(self, batch: Batch, labels: Tensor, seen: _Seen, all_labels: Tensor) -> None:

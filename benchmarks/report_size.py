@@ -1,0 +1,121 @@
+"""Size and time of a report: made-up rows with paths as names, pictures of noise (the worst case).
+
+    python benchmarks/report_size.py --rows 100000
+
+Prints one JSON line. With selenium and Chromium it also opens the page and filters it.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from colafier.audit import evidence, report
+from colafier.audit.snippets import of_arrays
+from colafier.data.views import Normalize
+from colafier.train import records
+
+CLASSES = [f"class {number}" for number in range(10)]
+FEATURES, SIDE = 1280, 32
+FILTER = """const start = performance.now(), field = document.getElementById("f-given");
+field.value = "3"; field.dispatchEvent(new Event("change", {bubbles: true}));
+return (performance.now() - start) / 1000"""
+
+
+def made_up(n: int) -> tuple[evidence.Known, pd.DataFrame]:
+    """Ten clouds with a tenth of the labels drawn anew."""
+    random = np.random.default_rng(0)
+    truth = torch.from_numpy(random.integers(0, 10, n))
+    drawn = torch.from_numpy(random.integers(0, 10, n))
+    given = torch.where(torch.from_numpy(random.random(n) < 0.1), drawn, truth)
+    x = torch.randn(10, FEATURES)[truth] + torch.randn(n, FEATURES)
+    quality = np.where(given == truth, random.beta(30, 1, n), random.beta(1, 9, n))
+    names = np.array(CLASSES)
+    moved = quality < 0.5
+    lines = pd.DataFrame(
+        {
+            "row": range(n),
+            "name": [f"{CLASSES[g]}/photo_{i:06d}.jpg" for i, g in enumerate(given.tolist())],
+            "given_label": names[given],
+            "suggested_label": names[truth],
+            "confidence": 1 - quality,
+            "label_quality": quality,
+            "action": np.where(moved, "relabel", "keep"),
+            "label": np.where(moved, names[truth], names[given]),
+            "reason": np.where(moved, "wrong", ""),
+            "lid": random.gamma(3, 2, n),
+        }
+    )
+    scale = Normalize(torch.zeros(FEATURES), torch.ones(FEATURES))
+    net = nn.Linear(FEATURES, 10)
+    known = evidence.Known(CLASSES, range(n), x, given, truth, net, scale)
+    return known, lines
+
+
+def opened(path: Path) -> dict[str, float]:
+    """Seconds until the page is there, and of a filter."""
+    if find_spec("selenium") is None or not shutil.which("chromedriver"):
+        return {}
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    service = webdriver.ChromeService(shutil.which("chromedriver"))
+    with webdriver.Chrome(options=options, service=service) as browser:
+        start = time.perf_counter()
+        browser.get(path.as_uri())
+        took = time.perf_counter() - start
+        return {"open_seconds": took, "filter_seconds": browser.execute_script(FILTER)}
+
+
+def measure(n: int, out: Path) -> dict[str, Any]:
+    """Write a run of n rows and its report into a folder."""
+    known, lines = made_up(n)
+    pictures = np.random.default_rng(0).integers(0, 256, (n, 3, SIDE, SIDE), dtype=np.uint8)
+    lines.to_csv(out / report.LABELS, index=False, float_format="%.6g")
+    start = time.perf_counter()
+    snippets = of_arrays(pictures, lines["given_label"].tolist())
+    evidence.write(out, evidence.gather(known, evidence.doubtful(lines), snippets))
+    gathered = time.perf_counter() - start
+    wrong = float(1 - lines["label_quality"].mean())
+    summary = {
+        "fingerprint": "made up", "rows": n, "labelled": n, "classes": 10, "relabeled": 0,
+        "estimated_noise_rate": wrong, "estimated_noise_interval": [wrong, wrong],
+        "estimated_wrong_labels": round(wrong * n), "accuracy_on_unseen_given_labels": None,
+    }  # fmt: skip
+    start = time.perf_counter()
+    path = report.write(out, summary)
+    written = time.perf_counter() - start
+    return {
+        "rows": n,
+        "page_megabytes": path.stat().st_size / 1e6,
+        "of_which_pictures_and_reasons": (out / evidence.NAME).stat().st_size / 1e6,
+        "gather_seconds": gathered,
+        "write_seconds": written,
+        **opened(path),
+    }
+
+
+def main() -> None:
+    """Print the line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000)
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(parser.parse_args().rows, Path(folder))
+    rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in found.items()}
+    sys.stdout.write(records.to_json(rounded) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Out to other tools and back: doubtful rows go out, and what people say there comes back."""
