@@ -145,3 +145,28 @@ def test_as_many_issues_as_are_estimated_among_the_free_rows() -> None:
     assert not most_doubtful(quality, free, 0.0).any()
     assert most_doubtful(quality, free, 1.0).tolist() == free.tolist()
     assert not most_doubtful(quality, ~free & free, 1.0).any()
+
+
+# Twenty rows called class 2, which is rare, look like class 0; each is of class 2 with 0.19.
+FADING = [([0.81, 0.0, 0.19], 2)] * 20 + [([0.97, 0.02, 0.01], 0)] * 20
+
+
+def test_a_rare_class_is_not_moved_away() -> None:
+    found, given = decided(FADING, 20)
+    moved = found.labels != given
+    assert int(moved.sum()) == 5  # one row may be lost, 0.19 by 0.19
+    assert found.action[:20].tolist().count("review") == 15
+
+
+def test_a_class_may_lose_what_it_gains() -> None:
+    found, given = decided([([0.2, 0.0, 0.8], 0), *FADING], 21)
+    assert int((found.labels != given).sum()) == 1 + 9  # 1.8 by 0.19
+    surest = [([0.95, 0.0, 0.05], 2), *FADING]
+    found, given = decided(surest, 21)
+    assert found.labels[0] == 0
+
+
+def test_a_common_class_gives_back_what_is_not_its_own() -> None:
+    rows = [([0.9, 0.05, 0.05], 1)] * 40 + [([0.03, 0.95, 0.02], 1)] * 60
+    found, given = decided(rows, 40)
+    assert int((found.labels != given).sum()) == 40

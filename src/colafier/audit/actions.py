@@ -16,6 +16,7 @@ PRECISION = 0.0
 LEAST_TOP = 0.3  # of a row that looks like any class at all
 ABOVE_CHANCE = 1.2  # times chance, where there are so few classes that chance is more
 SECOND = 0.3  # of a row that looks like two classes
+SHRINKS = 0.05  # share of its rows that a class may lose beyond what it gains, as expected
 UNUSABLE = "unusable"  # before the reason why a row could not be read
 
 
@@ -75,6 +76,7 @@ def decide(
     sure = differs & (confidence >= precision) & ~nowhere & ~clashing
     if may_move is not None:
         sure &= may_move
+    sure &= _no_class_shrinks(found.probabilities, given, suggested, sure)
     look = (issue | differs) & ~sure | clashing
     action = np.full(n, KEEP, dtype=object)
     action[look.numpy()] = REVIEW
@@ -97,6 +99,23 @@ def most_doubtful(quality: Tensor, free: Tensor, rate: float) -> Tensor:
     issue = torch.zeros(len(quality), dtype=torch.bool)
     issue[rows[quality[rows].argsort(stable=True)[:count]]] = True
     return issue
+
+
+def _no_class_shrinks(p: Tensor, given: Tensor, suggested: Tensor, moved: Tensor) -> Tensor:
+    """Which of the moves to make (n,), so that no class loses many more rows than it gains.
+
+    A rare class is a small suspicion in many rows; one by one they look right to move, but
+    together they would take the class away. The surest moves are made first.
+    """
+    allowed = moved.clone()
+    rows = p.double().sum(0)  # (c,) expected of each class
+    for label in given[moved].bincount().nonzero()[:, 0].tolist():
+        gained = p[moved & (suggested == label), label].double().sum()
+        may_lose = gained + max(SHRINKS * float(rows[label]), 1.0)
+        leaving = (moved & (given == label)).nonzero()[:, 0]
+        lost, order = p[leaving, label].double().sort(stable=True)  # (m,), the surest first
+        allowed[leaving[order]] = lost.cumsum(0) <= may_lose
+    return allowed
 
 
 def _clashing(given: Tensor, groups: Tensor | None) -> Tensor:
