@@ -11,6 +11,7 @@ from math import inf, sqrt
 import torch
 from torch import Tensor
 
+from colafier import selection
 from colafier.flow import TrainSet
 
 FEWEST_ROWS = 50  # held-out rows below which there is no evidence
@@ -47,17 +48,17 @@ class Evidence:
 
 def held_out(train: TrainSet) -> Tensor:
     """Rows kept out of training: 5 %, at least 300 (but no more than a fifth), at most 2,000."""
-    n = int(train.labelled.sum())
-    share = min(max(0.05, min(300 / n, 0.2)), 2000 / n)
-    rows = train.holdout(share)
-    return rows[~train.trusted[rows]]
+    return selection.held_out(train, _share(train))
 
 
 def trained_on(train: TrainSet) -> Tensor:
     """The labelled rows that are not held out."""
-    learned = train.labelled.clone()
-    learned[held_out(train)] = False
-    return learned.nonzero()[:, 0]
+    return selection.trained_on(train, _share(train))
+
+
+def _share(train: TrainSet) -> float:
+    n = int(train.labelled.sum())
+    return min(max(0.05, min(300 / n, 0.2)), 2000 / n)
 
 
 def gather_evidence(train: TrainSet, probabilities: Tensor) -> Evidence:

@@ -1,26 +1,9 @@
-"""Held-out rows, and which state of a net is kept."""
+"""Which state of a net is kept."""
 
 import torch
-from in_phases import GIVEN, ROWS, ready
 from torch import nn
 
-from colafier.methods._best_net import BestNet, accuracy, held_out, likelihood, trained_on
-from colafier.methods.ce import CrossEntropy
-
-
-def test_held_out_and_trained_rows_are_all_labelled_ones() -> None:
-    given = GIVEN.clone()
-    given[:10] = -1
-    _, rows = ready(CrossEntropy(), given=given)
-    held, trained = held_out(rows, 0.2), trained_on(rows, 0.2)
-    assert 0 < len(held) < 15
-    assert sorted([*held.tolist(), *trained.tolist()]) == list(range(10, ROWS))
-
-
-def test_trusted_rows_are_trained_on() -> None:
-    _, rows = ready(CrossEntropy(), trusted=torch.ones(ROWS, dtype=torch.bool))
-    assert len(held_out(rows, 0.2)) == 0
-    assert len(trained_on(rows, 0.2)) == ROWS
+from colafier.methods._best_net import BestNet, accuracy, likelihood
 
 
 def test_scores_by_hand() -> None:

@@ -1,25 +1,10 @@
-"""Rows held out of training, and the epoch in which a net did best on their given labels."""
+"""The epoch in which a net did best on the given labels of rows that it did not learn from."""
 
 import copy
 from math import inf
 
 import torch
 from torch import Tensor, nn
-
-from colafier.flow import TrainSet
-
-
-def held_out(train: TrainSet, share: float) -> Tensor:
-    """Numbers of a share of the labelled rows; never of those that a person decided."""
-    rows = train.holdout(share)
-    return rows[~train.trusted[rows]]
-
-
-def trained_on(train: TrainSet, share: float) -> Tensor:
-    """Numbers of the labelled rows that are not held out."""
-    learned = train.labelled.clone()
-    learned[held_out(train, share)] = False
-    return learned.nonzero()[:, 0]
 
 
 def accuracy(p: Tensor, given: Tensor) -> float:

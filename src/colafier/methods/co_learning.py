@@ -12,9 +12,8 @@ from torch.nn import functional as F
 from colafier import losses
 from colafier.flow import Batch, Engine, MakeNet, MakeOptimizer, Terms, TrainSet
 from colafier.functional import cross_entropy
-from colafier.methods.base import Method
+from colafier.methods._row_losses import WithRowLosses
 from colafier.mixing import mixup
-from colafier.rows import RowTable
 from colafier.variants import within
 
 TINY = 1e-12
@@ -33,7 +32,7 @@ def similarity(rows: Tensor, others: Tensor, same: Tensor) -> Tensor:
     return torch.exp(-distance.masked_fill(same, 0).clamp(min=TINY))
 
 
-class CoLearning(Method):
+class CoLearning(WithRowLosses):
     """A label head with mixup, a label-free head with contrast, and distances kept between them.
 
     Args:
@@ -74,7 +73,6 @@ class CoLearning(Method):
         self.projector = nn.Sequential(
             nn.Linear(inputs, width, bias=False), nn.ReLU(inplace=True), nn.Linear(width, width)
         )
-        self.row_losses = RowTable(torch.zeros(train.n))
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """One for everything, and one for the label head alone."""
@@ -104,10 +102,6 @@ class CoLearning(Method):
         mixed = mixup(batch.x, self.mix_alpha)
         labels = losses.mixed(self.net(mixed.x), batch.y, batch.y[mixed.partner], mixed.keep)
         return {"labels": labels.mean(), "contrast": self._contrast(batch.views[1:]).mean()}
-
-    def rows_now(self) -> dict[str, Tensor]:
-        """Losses, since large ones are a sign of wrong labels."""
-        return {"loss": self.row_losses.values}
 
     def _contrast(self, views: tuple[Tensor, ...]) -> Tensor:
         """How hard it is to tell the other view of a row from all other rows, NT-Xent (2b,)."""

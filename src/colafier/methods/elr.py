@@ -6,16 +6,15 @@ A running mean of what the net said of each row keeps it from learning wrong lab
 from math import inf
 
 import torch
-from torch import Tensor
 
 from colafier.flow import Batch, MakeNet, Terms, TrainSet
 from colafier.functional import clamped, cross_entropy, early_learning
-from colafier.methods.base import Method
+from colafier.methods._row_losses import WithRowLosses
 from colafier.rows import RowTable
 from colafier.variants import within
 
 
-class EarlyLearning(Method):
+class EarlyLearning(WithRowLosses):
     """Cross entropy, and a reward for agreeing with the net's own earlier predictions.
 
     Args:
@@ -44,7 +43,6 @@ class EarlyLearning(Method):
         """A net, a target for each row, and the last cross entropy of each row."""
         super().setup(make_net, train, epochs)
         self.targets = RowTable(torch.zeros(train.n, train.num_classes))  # t
-        self.row_losses = RowTable(torch.zeros(train.n))
 
     def loss(self, batch: Batch) -> Terms:
         """Cross entropy and the regularizer, which sees this step's targets already."""
@@ -57,7 +55,3 @@ class EarlyLearning(Method):
         self.row_losses.write(batch.index, losses)
         regularizer = early_learning(logits, targets).mean()
         return {"ce": losses.mean(), "elr": self.weight * regularizer}
-
-    def rows_now(self) -> dict[str, Tensor]:
-        """Cross entropies, since large ones are a sign of wrong labels."""
-        return {"loss": self.row_losses.values}

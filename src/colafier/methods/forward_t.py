@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
 from colafier.functional import cross_entropy
-from colafier.methods._best_net import BestNet, held_out, likelihood, trained_on
+from colafier.methods._best_net import BestNet, likelihood
 from colafier.methods._transition import anchor_transition, forward_loss
 from colafier.methods.base import Method
 from colafier.rows import RowTable
 from colafier.schedules import scaled
+from colafier.selection import held_out, trained_on
 from colafier.variants import within
 
 AUTHORS_EPOCHS = 240  # 120 of each net

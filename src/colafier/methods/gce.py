@@ -7,11 +7,10 @@ from math import inf
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from colafier.flow import Batch, MakeNet, Pass, Passes, Terms, TrainSet
 from colafier.functional import gce
-from colafier.methods.base import Method
+from colafier.methods._row_losses import WithRowLosses
 from colafier.rows import RowTable
 from colafier.schedules import scaled
 from colafier.variants import within
@@ -19,7 +18,7 @@ from colafier.variants import within
 AUTHORS_EPOCHS = 120
 
 
-class GeneralizedCrossEntropy(Method):
+class GeneralizedCrossEntropy(WithRowLosses):
     """Generalized cross entropy; truncated, only of rows whose label the net finds likely enough.
 
     Args:
@@ -68,7 +67,6 @@ class GeneralizedCrossEntropy(Method):
         self.first_epoch = scaled(40, epochs, AUTHORS_EPOCHS) if first is None else first
         self.interval_epochs = scaled(10, epochs, AUTHORS_EPOCHS) if interval is None else interval
         self.kept = RowTable(torch.ones(train.n))  # w
-        self.row_losses = RowTable(torch.zeros(train.n))
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """One walk over all rows; truncated, every few epochs begin with a pruning."""
@@ -82,10 +80,6 @@ class GeneralizedCrossEntropy(Method):
         losses = gce(self.net(batch.x), batch.y, self.power)  # (b,)
         self.row_losses.write(batch.index, losses)
         return {"gce": (self.kept[batch.index] * losses).mean()}
-
-    def rows_now(self) -> dict[str, Tensor]:
-        """Losses, since large ones are a sign of wrong labels."""
-        return {"loss": self.row_losses.values}
 
     def resolved(self) -> dict[str, Any]:
         """Epochs of the prunings in this run."""

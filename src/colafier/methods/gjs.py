@@ -4,17 +4,13 @@ One divergence asks two views of a row to agree with its label and with each oth
 labels lack the second.
 """
 
-import torch
-from torch import Tensor
-
-from colafier.flow import Batch, MakeNet, Terms, TrainSet
+from colafier.flow import Batch, Terms
 from colafier.functional import generalized_js
-from colafier.methods.base import Method
-from colafier.rows import RowTable
+from colafier.methods._row_losses import WithRowLosses
 from colafier.variants import within
 
 
-class GeneralizedJensenShannon(Method):
+class GeneralizedJensenShannon(WithRowLosses):
     """Divergence of the given label and what the net says of strong views, each a batch of its own.
 
     Args:
@@ -40,18 +36,9 @@ class GeneralizedJensenShannon(Method):
         self.label_weight = label_weight
         self.views = ("strong",) * num_views
 
-    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """A net, and the last loss of each row."""
-        super().setup(make_net, train, epochs)
-        self.row_losses = RowTable(torch.zeros(train.n))
-
     def loss(self, batch: Batch) -> Terms:
         """Mean divergence."""
         logits = [self.net(view) for view in batch.views]  # of each view (b, c)
         losses = generalized_js(logits, batch.y, self.label_weight)  # (b,)
         self.row_losses.write(batch.index, losses)
         return {"gjs": losses.mean()}
-
-    def rows_now(self) -> dict[str, Tensor]:
-        """Losses, since large ones are a sign of wrong labels."""
-        return {"loss": self.row_losses.values}

@@ -13,17 +13,17 @@ from torch.nn import functional as F
 
 from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
 from colafier.functional import cross_entropy
-from colafier.methods._best_net import BestNet, accuracy, held_out, trained_on
-from colafier.methods.base import Method
-from colafier.rows import RowTable
+from colafier.methods._best_net import BestNet, accuracy
+from colafier.methods._row_losses import WithRowLosses
 from colafier.schedules import scaled
+from colafier.selection import held_out, trained_on
 from colafier.variants import within
 
 AUTHORS_EPOCHS = 220  # 120 of cross entropy, 100 of DMI
 SMALLEST = 0.001  # added to the determinant, so that its logarithm has a lower end
 
 
-class LDMI(Method):
+class LDMI(WithRowLosses):
     """Cross entropy first; then mutual information, by a determinant, of predictions and labels.
 
     Args:
@@ -74,7 +74,6 @@ class LDMI(Method):
         self.best = BestNet(self.net)
         counts = train.given[train.labelled].bincount()
         self.register_buffer("classes", counts.nonzero()[:, 0])  # (k,) that occur
-        self.row_losses = RowTable(torch.zeros(train.n))
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """For the net alone, not for the state that is kept of it."""
@@ -114,10 +113,6 @@ class LDMI(Method):
     def resolved(self) -> dict[str, Any]:
         """The epochs of cross entropy."""
         return {"warmup": self.warmup_epochs}
-
-    def rows_now(self) -> dict[str, Tensor]:
-        """Cross entropies, since large ones are a sign of wrong labels."""
-        return {"loss": self.row_losses.values}
 
     def _joint(self, p: Tensor, given: Tensor) -> Tensor:
         """U (k, k) of the rows of all processes, with the gradient of this one's rows.

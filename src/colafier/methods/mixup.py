@@ -5,18 +5,14 @@ A wrong label never comes undiluted, which makes it hard to learn by heart.
 
 from math import inf
 
-import torch
-from torch import Tensor
-
-from colafier.flow import Batch, MakeNet, Terms, TrainSet
+from colafier.flow import Batch, Terms
 from colafier.functional import cross_entropy
-from colafier.methods.base import Method
+from colafier.methods._row_losses import WithRowLosses
 from colafier.mixing import mixup
-from colafier.rows import RowTable
 from colafier.variants import within
 
 
-class Mixup(Method):
+class Mixup(WithRowLosses):
     """Cross entropy of mixed rows with both labels, weighted as the rows are.
 
     Args:
@@ -36,11 +32,6 @@ class Mixup(Method):
         within(alpha, 1e-3, inf, "alpha")
         self.alpha = alpha
 
-    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """A net, and the last loss of each row."""
-        super().setup(make_net, train, epochs)
-        self.row_losses = RowTable(torch.zeros(train.n))
-
     def loss(self, batch: Batch) -> Terms:
         """Mean cross entropy of the mixed rows."""
         mixed = mixup(batch.x, self.alpha)
@@ -49,7 +40,3 @@ class Mixup(Method):
         partner = cross_entropy(logits, batch.y[mixed.partner])  # (b,)
         self.row_losses.write(batch.index, own)
         return {"mixed": (mixed.keep * own + (1 - mixed.keep) * partner).mean()}
-
-    def rows_now(self) -> dict[str, Tensor]:
-        """Losses of the given labels, each in a mix of which the row is the larger part."""
-        return {"loss": self.row_losses.values}

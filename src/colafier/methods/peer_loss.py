@@ -11,8 +11,7 @@ from torch import Tensor
 
 from colafier.flow import Batch, MakeNet, Terms, TrainSet
 from colafier.methods._class_losses import class_losses, label_shares
-from colafier.methods.base import Method
-from colafier.rows import RowTable
+from colafier.methods._row_losses import WithRowLosses
 from colafier.schedules import scaled
 from colafier.variants import within
 
@@ -39,7 +38,7 @@ SCHEDULES = {
 }
 
 
-class PeerLoss(Method):
+class PeerLoss(WithRowLosses):
     """Cross entropy with the given label, less alpha times that with a random row's label.
 
     Args:
@@ -81,7 +80,6 @@ class PeerLoss(Method):
         self.ends = tuple(scaled(end, epochs, AUTHORS_EPOCHS) for end, _, _ in phases)
         shares = label_shares(train.given[train.labelled], train.num_classes)  # (c,)
         self.register_buffer("label_shares", shares)
-        self.row_losses = RowTable(torch.zeros(train.n))
 
     def loss(self, batch: Batch) -> Terms:
         """Cross entropy with the given labels and, subtracted, with labels of random rows."""
@@ -102,10 +100,6 @@ class PeerLoss(Method):
                 alpha = first + (last - first) * (epoch - begin) / (end - begin)
             begin = end
         return min(alpha, self.max_weight)
-
-    def rows_now(self) -> dict[str, Tensor]:
-        """Cross entropies, since large ones are a sign of wrong labels."""
-        return {"loss": self.row_losses.values}
 
     def resolved(self) -> dict[str, Any]:
         """Epochs of plain training, and those in which the later phases end."""

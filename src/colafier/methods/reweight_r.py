@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
 from colafier.functional import cross_entropy
-from colafier.methods._best_net import BestNet, accuracy, held_out, trained_on
+from colafier.methods._best_net import BestNet, accuracy
+from colafier.methods._row_losses import WithRowLosses
 from colafier.methods._transition import SMALLEST, anchor_transition
-from colafier.methods.base import Method
-from colafier.rows import RowTable
 from colafier.schedules import scaled
+from colafier.selection import held_out, trained_on
 from colafier.variants import within
 
 
-class ReweightR(Method):
+class ReweightR(WithRowLosses):
     """Cross entropy, then importance weights by an estimated T, then T and the net together.
 
     Args:
@@ -76,7 +76,6 @@ class ReweightR(Method):
         self.best = BestNet(self.net)
         self.register_buffer("transition", torch.eye(train.num_classes))  # T
         self.slack = nn.Parameter(torch.zeros(train.num_classes, train.num_classes))  # Delta T
-        self.row_losses = RowTable(torch.zeros(train.n))
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """One for net and slack; the slack has a gradient in the revision only."""
@@ -121,10 +120,6 @@ class ReweightR(Method):
     def resolved(self) -> dict[str, Any]:
         """The epochs in which the weights and the revision begin."""
         return {"warmup": self.warmup_epochs, "revision_begin": self.revision_begin}
-
-    def rows_now(self) -> dict[str, Tensor]:
-        """Cross entropies, since large ones are a sign of wrong labels."""
-        return {"loss": self.row_losses.values}
 
 
 def importance(p: Tensor, given: Tensor, transition: Tensor) -> Tensor:

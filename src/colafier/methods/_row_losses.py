@@ -1,0 +1,21 @@
+"""What methods that remember each row's last loss have in common."""
+
+import torch
+from torch import Tensor
+
+from colafier.flow import MakeNet, TrainSet
+from colafier.methods.base import Method
+from colafier.rows import RowTable
+
+
+class WithRowLosses(Method):
+    """One net, and a table of losses for `loss` to write; large ones are a sign of wrong labels."""
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """A net, and the last loss of each row."""
+        super().setup(make_net, train, epochs)
+        self.row_losses = RowTable(torch.zeros(train.n))
+
+    def rows_now(self) -> dict[str, Tensor]:
+        """The losses."""
+        return {"loss": self.row_losses.values}

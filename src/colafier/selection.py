@@ -1,0 +1,18 @@
+"""Which rows a method learns from, and which it keeps apart to be judged by."""
+
+from torch import Tensor
+
+from colafier.flow import TrainSet
+
+
+def held_out(train: TrainSet, share: float) -> Tensor:
+    """Numbers of a share of the labelled rows; never of those that a person decided."""
+    rows = train.holdout(share)
+    return rows[~train.trusted[rows]]
+
+
+def trained_on(train: TrainSet, share: float) -> Tensor:
+    """Numbers of the labelled rows that are not held out."""
+    learned = train.labelled.clone()
+    learned[held_out(train, share)] = False
+    return learned.nonzero()[:, 0]
