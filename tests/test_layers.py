@@ -18,6 +18,7 @@ LAYERS = (
         "presets",
         "settings",
         "runs",
+        "relearn",
         "fitting",
         "numbers",
         "run_folder",

@@ -72,6 +72,16 @@ def test_union_scores_are_lid_among_both_sets() -> None:
     torch.testing.assert_close(of_guesses, torch.tensor(expected[12:]), rtol=1e-4, atol=1e-4)
 
 
+def test_union_scores_of_one_point_twice_are_those_of_both() -> None:
+    """Where the guess is the label both rows are scored at once; a k of its own is heeded."""
+    z_label, z_guess = draw(12, 5), draw(12, 5, seed=1)
+    z_guess[::2] = z_label[::2]
+    each, guess = torch.arange(12) % 5 + 2, torch.arange(12) % 4 + 3
+    both, k = torch.cat([z_label, z_guess]), torch.cat([each, guess])
+    torch.testing.assert_close(torch.cat(union_scores(z_label, z_guess, each, guess)), lid(both, k))
+    torch.testing.assert_close(torch.cat(union_scores(z_label, z_guess, 6)), lid(both, 6))
+
+
 def test_union_scores_take_k_in_any_form() -> None:
     z_label, z_guess = draw(12, 5), draw(12, 5, seed=1)
     both = torch.cat([z_label, z_guess])

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from colafier.audit import witnesses
 from colafier.audit.actions import PRECISION, Decisions, decide
@@ -20,6 +21,7 @@ from colafier.flow import Purified
 from colafier.methods import build
 from colafier.methods.base import Method
 from colafier.nets import net_factory
+from colafier.relearn import relearn
 from colafier.train.optimizers import OptimizerSettings
 from colafier.train.records import History
 from colafier.train.trainer import fit
@@ -28,6 +30,9 @@ FEWEST_STEPS = 400  # of a run on vectors: small data sets are walked more often
 LARGEST_BATCH = 512
 EPOCHS = 4  # of vectors: they come from a net that has learned already, or from a table
 WITNESSES = 0.7  # their share in what is believed of a row; the classifier has seen its label
+SUREST = 0.2  # share of the rows, those that the witnesses are surest of
+FAMILIAR = 0.75  # how often witnesses must see a class, for each time the classifier does
+LENIENCE = 1.5  # for each wrong label among the surest, how much doubt a move may leave
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Recipe:
     hyper: Mapping[str, Any] = field(default_factory=dict)
     net: str | nn.Module | Callable[[], nn.Module] = "mlp"
     epochs: int = EPOCHS
+    relearn_epochs: int = 0  # after the method, on what is then believed of the rows
     batch_size: int = LARGEST_BATCH
     lr: float = 1e-3
     weight_decay: float = 1e-3
@@ -94,6 +100,7 @@ def recipe(row_shape: tuple[int, ...], n: int, **given: Any) -> Recipe:
         chosen: dict[str, Any] = {"net": "mlp", "batch_size": batch, "epochs": epochs}
         if given.get("method", "colafier") == "colafier":
             # The witnesses are the check here, so that every row can be learned from.
+            chosen["relearn_epochs"] = epochs
             own = given.pop("hyper", None) or {}
             chosen["hyper"] = {"holdout": False, "mix_share": 0.25, **own}
     else:
@@ -166,11 +173,38 @@ def judge(
     )
     lid = purified.columns.get("lid", torch.full((rows.n,), torch.nan)).cpu()
     classifier = method.deployed().cpu().eval()
+    if how.relearn_epochs:
+        p = _relearned(classifier, rows, _lesson(found, decided, rows.given), how, progress)
     said |= {who: classes.cpu() for who, classes in purified.opinions.items()}
     course = None if purified.course is None else purified.course.cpu()
     return Judged(
         classifier, rows.normalize, p, found, decided, lid, history, agreement, said, course
     )
+
+
+def _lesson(found: Posterior, decided: Decisions, given: Tensor) -> Tensor:
+    """What the classifier should learn of each row (n, c); a label that is kept counts as right."""
+    kept = (decided.suggested != given) & (decided.labels == given) & (given >= 0)
+    sure = F.one_hot(given.clamp(min=0), found.probabilities.shape[1]).float()
+    return torch.where(kept[:, None], sure, found.probabilities)
+
+
+def _relearned(
+    classifier: nn.Module, rows: Rows, believed: Tensor, how: Recipe, progress: bool
+) -> Tensor:
+    """Teach the classifier what is believed now; its probabilities after that (n, c)."""
+    relearn(
+        classifier,
+        rows.x,
+        believed,
+        rows.normalize,
+        epochs=how.relearn_epochs,
+        batch_size=how.batch_size,
+        lr=how.lr,
+        seed=how.seed,
+        progress=progress,
+    )
+    return rows.predict(classifier)
 
 
 def _moved(method: Method, epoch: int, given: Tensor) -> dict[str, float]:  # noqa: ARG001
@@ -207,8 +241,8 @@ def _believe(
         both = _pooled(p, said, rows.given)
         found = posterior(both, rows.given, rows.trusted, came=came)
         sees["witnesses"] = said.argmax(1)
-        # With few rows the witnesses know little; a label moves only if both object to it.
-        return found, p.argmax(1) != rows.given, float(met.float().mean()), sees
+        may_move = _may_move(found, p, said, rows.given)
+        return found, may_move, float(met.float().mean()), sees
     found = posterior(p, rows.given, rows.trusted, came=came)
     suggested = found.probabilities.argmax(1)
     note = purified.notes.get("agreement")
@@ -228,6 +262,25 @@ def _pooled(p: Tensor, said: Tensor, given: Tensor) -> Tensor:
     )
     honest = min(objects / others_object, 1.0) if others_object else 1.0
     return torch.lerp(_logs(p), _logs(said), 1 - (1 - WITNESSES) * honest).softmax(1)
+
+
+def _may_move(found: Posterior, p: Tensor, said: Tensor, given: Tensor) -> Tensor:
+    """Rows whose label may move (n,): the classifier objects to it, too, or the case is strong.
+
+    The classifier may have learned the label by heart, and says nothing then. But with few rows the
+    witnesses know little, and doubt clean labels as well as wrong ones; only where they are sure of
+    a row they do not. So the more labels they doubt even there, the weaker a case may be. And of a
+    class that they hardly ever see, they are no witnesses at all.
+    """
+    sureness, seen = said.max(1)  # (n,), (n,)
+    known = (given >= 0).nonzero()[:, 0]
+    order = sureness[known].argsort(descending=True, stable=True)
+    surest = known[order[: max(1, round(SUREST * len(known)))]]
+    doubted = float((seen != given)[surest].double().mean()) if len(surest) else 0.0
+    strong = found.probabilities.max(1).values >= 1 - LENIENCE * doubted
+    times = [guesses.bincount(minlength=p.shape[1]) for guesses in (seen, p.argmax(1))]  # (c,) each
+    familiar = times[0] >= FAMILIAR * times[1]  # (c,)
+    return (p.argmax(1) != given) | strong & familiar[given.clamp(min=0)]
 
 
 def _logs(p: Tensor) -> Tensor:

@@ -34,14 +34,17 @@ def union_scores(
         distance 0 and its LID is very low. With a hard guess this is a gate: while the upper
         quantile lies inside that low group, no label can change.
     """
-    if k_guess is not None or isinstance(k, Tensor):
-        b = len(z_label)
-        device = z_label.device
-        first = torch.as_tensor(k, device=device).expand(b)
-        second = first if k_guess is None else torch.as_tensor(k_guess, device=device).expand(b)
-        k = torch.cat([first, second])
-    of_labels, of_guesses = lid(torch.cat([z_label, z_guess]), k).chunk(2)
-    return of_labels, of_guesses
+    b = len(z_label)
+    counts = (k, k if k_guess is None else k_guess)
+    k_both = torch.cat([torch.as_tensor(some, device=z_label.device).expand(b) for some in counts])
+    both = torch.cat([z_label, z_guess])  # (2b, d)
+    # One point twice has one score
+    twice = (z_label == z_guess).all(1) & (k_both[:b] == k_both[b:])  # (b,)
+    differ = b + (~twice).nonzero()[:, 0]  # (m,)
+    rows = torch.cat([torch.arange(b, device=both.device), differ])  # (b + m,)
+    scores = lid(both[rows], k_both[rows], both, rows)  # (b + m,)
+    of_labels = scores[:b]
+    return of_labels, of_labels.index_put((differ - b,), scores[b:])
 
 
 def reliability(place: Tensor, apart: Tensor) -> Tensor:
