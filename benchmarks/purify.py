@@ -157,13 +157,14 @@ def main() -> None:
     parser.add_argument("--tools", nargs="+", default=["colafier", "gce_em", "cleanlab"])
     parser.add_argument("--witnesses", type=float, help="ablation: their share; 1: nobody else")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--limit", type=int, help="only so many training images")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     chosen = {"seed": args.seed, "hyper": read_pairs(args.set)}
     if args.witnesses is not None:
         fitting.WITNESSES = args.witnesses
 
-    source = sources.cifar10(args.data)
+    source = sources.cifar10(args.data, args.limit)
     x, test_x = features_of(source)
     for name in args.labels:
         given = labels_of(name, source, args.human, args.seed)

@@ -11,10 +11,11 @@ from colafier import __version__, cli_apply, cli_data, cli_report
 from colafier.files import whole
 from colafier.methods import REQUIRED, available, find, hyper_parameters
 from colafier.settings import Settings, preset_names, read_pairs, resolve
-from colafier.terminal import console, interruptible, mistakes_explained
+from colafier.terminal import SHORT_HELP, console, interruptible, mistakes_explained
 
 app = typer.Typer(
     no_args_is_help=True,
+    context_settings=SHORT_HELP,
     add_completion=False,
     pretty_exceptions_show_locals=False,
     rich_markup_mode="markdown",
@@ -185,10 +186,11 @@ def methods(
             _explain(name)
         return
     shown = Table("name", "year", "nets", "needs the noise rate", "reference")
-    for name in available():
-        kind = find(name)
-        rate = "yes" if kind.needs_noise_rate else "no"
-        shown.add_row(name, str(kind.year), str(kind.num_nets), rate, kind.reference)
+    with mistakes_explained():
+        for name in available():
+            kind = find(name)
+            rate = "yes" if kind.needs_noise_rate else "no"
+            shown.add_row(name, str(kind.year), str(kind.num_nets), rate, kind.reference)
     console.print(shown)
 
 

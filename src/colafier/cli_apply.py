@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from colafier.terminal import console, interruptible, mistakes_explained
+from colafier.terminal import SHORT_HELP, console, interruptible, mistakes_explained
 
 FORMS = "label-studio, cvat, fiftyone or imagefolder."
 Run = Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the run.")]
@@ -14,6 +14,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file tha
 
 exchange = typer.Typer(
     no_args_is_help=True,
+    context_settings=SHORT_HELP,
     help="Send doubtful rows to another tool, and take back what was said there.",
 )
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
+SHORT_HELP = {"help_option_names": ["-h", "--help"]}
 INTERRUPTED = 130  # what a shell expects after Ctrl-C
 MENDABLE = (ValueError, OSError, ImportError)  # by the user, before a run has begun
 

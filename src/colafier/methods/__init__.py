@@ -10,6 +10,7 @@ import inspect
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -47,7 +48,7 @@ def find(name: str) -> "type[Method]":
         and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
-        raise TypeError(f"{module.__name__} must define one Method, it has {len(classes)}")
+        raise ValueError(f"{module.__file__} must define one Method, it has {len(classes)}")
     return classes[0]
 
 
@@ -99,7 +100,16 @@ def _module(name: str) -> ModuleType:
     sys.modules[whole] = module
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException as error:
         del sys.modules[whole]
-        raise
+        if not isinstance(error, Exception):
+            raise
+        raise ValueError(f"{_place(path, error)}: {type(error).__name__}: {error}") from error
     return module
+
+
+def _place(path: Path, error: Exception) -> str:
+    """The file, and the last line of it that the error passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    return f"{path}, line {lines[-1]}" if lines else str(path)
