@@ -33,7 +33,9 @@ class ForwardT(Method):
 
     Note: The authors keep the second net's best epoch on held-out rows as well; here it learns from
         all rows, and its last epoch counts as in every method. They train with SGD, the rate
-        divided by 10 after a third and after two thirds of the 120 epochs.
+        divided by 10 after a third and after two thirds of the 120 epochs. Both nets share the
+        epochs of the run, so the one that counts learns for half of them: in a short run it ends
+        below plain cross entropy (docs/methods.md has FM-mini, 15 epochs).
     """
 
     reference = (

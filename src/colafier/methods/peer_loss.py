@@ -49,10 +49,11 @@ class PeerLoss(WithRowLosses):
     Note: The authors let alpha rise to 5 or 20, but divide the rate by 10 every 40 epochs, so that
         little is learned with an alpha above 2. At the run's constant rate a large alpha drives
         whole classes out of the guesses, hence `max_weight`; on small data it may still happen to
-        one. They draw the peers' rows and labels from two more batches; here the rows are the
-        batch's own, and the labels are drawn from all given ones, which has the same mean and needs
-        no further forward pass. They divide the rate by 1 + alpha; here the loss is, the same for
-        SGD and without effect on AdamW.
+        one. In a short run it may end below plain cross entropy (docs/methods.md has FM-mini).
+        They draw the peers' rows and labels from two more batches; here the rows are the batch's
+        own, and the labels are drawn from all given ones, which has the same mean and needs no
+        further forward pass. They divide the rate by 1 + alpha; here the loss is, the same for SGD
+        and without effect on AdamW.
     """
 
     reference = (
