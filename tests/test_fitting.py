@@ -109,6 +109,13 @@ def test_relearning_follows_what_is_believed_and_repeats_itself() -> None:
     assert not any(p.requires_grad for p in net.parameters())
 
 
+def test_relearning_takes_nets_that_need_more_than_one_row() -> None:
+    net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, C))
+    x, believed = torch.rand(17, 8), torch.full((17, C), 1 / C)
+    relearn(net, x, believed, lambda v: v, epochs=1, batch_size=16)
+    assert all(p.isfinite().all() for p in net.parameters())
+
+
 def test_only_colafier_on_vectors_learns_again() -> None:
     assert fitting.recipe((8,), 500).relearn_epochs == fitting.recipe((8,), 500).epochs
     assert fitting.recipe((8,), 500, method="ce").relearn_epochs == 0

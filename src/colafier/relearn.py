@@ -41,12 +41,12 @@ def relearn(
     """
     classifier.requires_grad_(True).train()
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=lr, weight_decay=weight_decay)
-    steps = epochs * -(-len(x) // batch_size)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
+    batches = -(-len(x) // batch_size)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, epochs * batches)
     with torch.random.fork_rng(devices=[]), bar("learning again", epochs, progress) as advance:
         torch.manual_seed(seeds.derive(seed, "relearn"))
         for _ in range(epochs):
-            for rows in torch.split(torch.randperm(len(x)), batch_size):
+            for rows in torch.randperm(len(x)).tensor_split(batches):  # none with a single row
                 # One mask for a whole batch costs next to nothing
                 kept = (torch.rand(x.shape[1]) >= DROPPED_INPUTS) / (1 - DROPPED_INPUTS)  # (d,)
                 logits = classifier(normalize(x[rows].float()) * kept)  # (b, c)
