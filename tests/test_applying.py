@@ -225,7 +225,6 @@ def test_training_on_pins_what_was_decided(out: Path, tmp_path: Path) -> None:
     assert (out / "labels.before-review.csv").read_bytes() == first
     names = {path.name for path in out.iterdir()}
     assert "continued" not in names
-    assert "checkpoint.pt" not in names
     written = pd.read_csv(out / "purified.csv", dtype=str, keep_default_na=False)
     assert written["label"].tolist() == after["label"][after["action"] != "exclude"].tolist()
     applying.apply(out, [file])  # once more changes nothing
@@ -325,6 +324,40 @@ def test_the_other_rows_profit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     right = [(t.loc[rest, "label"] == truth[rest].astype(str)).mean() for t in (before, after)]
     assert right[0] < 0.9
     assert right[1] > 0.97
+
+
+def test_training_goes_on_from_the_checkpoint(out: Path, tmp_path: Path) -> None:
+    applying.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+    before = (out / "metrics.jsonl").read_text().splitlines()
+    said: list[str] = []
+    applying.go_on(out, progress=False, say=said.append)
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    assert lines[:2] == before
+    assert [json.loads(line)["epoch"] for line in lines] == [0, 1, 2]
+    assert not any("anew" in line for line in said)
+    applying.go_on(out, progress=False)
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_training_starts_anew_where_it_must(out: Path, tmp_path: Path) -> None:
+    applying.apply(out, [some(out, tmp_path / "d.json")])  # one class has no row after that
+    said: list[str] = []
+    applying.go_on(out, progress=False, say=said.append)
+    assert "the classes are not those of before: training starts anew" in said
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
+    said.clear()
+    applying.go_on(out, progress=False, say=said.append)  # now it knows just these classes
+    assert not any("anew" in line for line in said)
+    (out / "checkpoint.pt").unlink()
+    applying.go_on(out, progress=False, say=said.append)
+    assert f"{out / 'checkpoint.pt'} is gone: training starts anew" in said
+
+
+def test_a_damaged_checkpoint_is_named(out: Path, tmp_path: Path) -> None:
+    applying.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+    (out / "checkpoint.pt").write_bytes(b"no checkpoint")
+    said = colafier("apply", out, "--continue", code=2)
+    assert "checkpoint.pt is damaged; start over without it" in " ".join(said.split())
 
 
 def test_a_second_review_after_the_first(out: Path, tmp_path: Path) -> None:

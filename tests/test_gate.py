@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from colafier import gate
+from colafier.data.trainset import Rows as TrainRows
 from colafier.gate import TO_MOVE, Evidence, settle, weigh
 
 NUM_CLASSES = 10
@@ -116,3 +117,17 @@ def test_no_evidence_keeps_every_given_label() -> None:
     probabilities, given, _ = witnesses(0.6, level=3.0)
     moved = (given + 1) % NUM_CLASSES
     assert torch.equal(settle(Evidence(10), probabilities, given, moved), given)
+
+
+def test_deciding_the_worst_rows_does_not_make_the_others_look_better() -> None:
+    probabilities, given, truth = witnesses(0.6, level=1.0)
+    x = torch.zeros(len(given), 2)
+    before = gate.gather_evidence(TrainRows(x, given, NUM_CLASSES, view_names=()), probabilities)
+    of_given = probabilities.gather(1, given[:, None])[:, 0]
+    worst = of_given.argsort()[:900]
+    decided, trusted = given.clone(), torch.zeros(len(given), dtype=torch.bool)
+    decided[worst], trusted[worst] = truth[worst], True
+    rows = TrainRows(x, decided, NUM_CLASSES, view_names=(), trusted=trusted, came=given)
+    assert gate.gather_evidence(rows, probabilities) == before
+    alone = TrainRows(x, decided, NUM_CLASSES, view_names=(), trusted=trusted)
+    assert gate.gather_evidence(alone, probabilities).given_right > before.given_right + 0.1

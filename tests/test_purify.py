@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 FILES = {
     "labels.csv", "config.json", "summary.json", "metrics.jsonl", "model", "evidence.json",
-    "report.html",
+    "report.html", "checkpoint.pt",
 }  # fmt: skip
 MODEL = {"config.json", "model.safetensors", "README.md"}
 SUMMARY = {

@@ -115,3 +115,10 @@ def test_only_values_are_saved() -> None:
     other = RowTable(torch.zeros(3, dtype=torch.long))
     other.load_state_dict(table.state_dict())
     assert torch.equal(other.values, table.values)
+
+
+def test_an_older_checkpoint_does_not_move_what_was_decided_since() -> None:
+    older = RowTable(torch.tensor([5, 6, 7]))
+    table = RowTable(torch.tensor([0, 1, 2]), trusted=torch.tensor([False, True, False]))
+    table.load_state_dict(older.state_dict())
+    assert table.values.tolist() == [5, 1, 7]

@@ -118,11 +118,11 @@ def apply(out: Path, files: Sequence[Path], *, anew: bool = False) -> Applied:
 
 
 def go_on(out: Path, *, progress: bool = True, say: Say = lambda _: None) -> Outcome:
-    """Train again, with the decided rows as `trusted` ones, and take the results into the folder.
+    """Train on with the decided rows as `trusted` ones, and take the results into the folder.
 
-    Training starts from new weights: those of the run have learned labels that are now known to be
-    wrong. Embeddings come from the cache. Until all is done the old results stay, and a stopped
-    run goes on where it was.
+    Training goes on from the run's checkpoint; where that is gone, or the decisions leave no row of
+    a class, it starts anew. Embeddings come from the cache. Until all is done the old results stay,
+    and a stopped run goes on where it was.
     """
     run = open_run(out)
     decided = Decided.of(run.lines, run.fingerprint)
@@ -142,6 +142,7 @@ def go_on(out: Path, *, progress: bool = True, say: Say = lambda _: None) -> Out
             _same_embedder(options_of(out), run.summary),
             work,
             decided=decided,
+            earlier=out,
             resume=state == "begun",
             again=again,
             progress=progress,

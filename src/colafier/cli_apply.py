@@ -27,7 +27,7 @@ def apply(
     ] = None,
     go_on: Annotated[
         bool,
-        typer.Option("--continue", help="Then train with the decided rows as trusted ones."),
+        typer.Option("--continue", help="Then train on with the decided rows as trusted ones."),
     ] = False,
     anew: Annotated[
         bool, typer.Option("--anew", help="Forget decisions that were applied before.")

@@ -120,6 +120,7 @@ def judge(
     groups: Tensor | None = None,
     folder: Path | None = None,
     resume: bool = False,
+    earlier: Path | None = None,
     progress: bool = False,
 ) -> Judged:
     """Train on rows with doubtful labels and say what is believed of each.
@@ -134,6 +135,7 @@ def judge(
         groups: For each row its group of exact duplicates, -1 for none.
         folder: Gets `metrics.jsonl` and a checkpoint.
         resume: Go on from the checkpoint in the folder, if there is one.
+        earlier: Checkpoint of a finished run on these rows, to train on from.
         progress: Whether a terminal shows bars.
     """
     method = build(how.method, **how.hyper)
@@ -146,6 +148,7 @@ def judge(
         seed=how.seed,
         flip=how.flip,
         trusted=trusted,
+        came=came,
     )
     history = fit(
         method,
@@ -156,6 +159,7 @@ def judge(
         seed=how.seed,
         folder=folder,
         resume=resume,
+        earlier=earlier,
         score=partial(_moved, given=rows.given),
         progress=progress,
     )

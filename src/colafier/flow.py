@@ -78,6 +78,7 @@ class TrainSet(Protocol):
     given: Tensor  # (n,) labels that came with the data
     trusted: Tensor  # (n,) bool: a person decided this label
     labelled: Tensor  # (n,) bool: rows that have a label at all
+    came: Tensor | None  # (n,) labels before decisions, where trusted rows hold these in `given`
 
     def holdout(self, fraction: float) -> Tensor:
         """Row numbers of a random share of the labelled rows, the same at each call."""

@@ -64,14 +64,21 @@ def _share(train: TrainSet) -> float:
 def gather_evidence(train: TrainSet, probabilities: Tensor) -> Evidence:
     """Weigh a classifier by the held-out rows and the trained ones.
 
+    Decided rows count with the labels that came with them, where these are known. People look at
+    the worst rows first, so without these the labels would look better than they are.
+
     Args:
         train: The rows.
         probabilities: Of the classifier, for all rows (n, c).
     """
-    held = held_out(train)
-    rows = torch.cat([held, trained_on(train)])
-    p = probabilities.cpu()[rows]
-    return weigh(p, train.given[rows], torch.arange(len(rows)) < len(held))
+    given, held = train.given, torch.zeros(train.n, dtype=torch.bool)
+    if train.came is None:
+        held[held_out(train)] = True
+    else:
+        given = train.came
+        held[train.holdout(_share(train))] = True
+    rows = train.labelled & (given >= 0)
+    return weigh(probabilities.cpu()[rows], given[rows], held[rows])
 
 
 def weigh(probabilities: Tensor, given: Tensor, held: Tensor) -> Evidence:

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from colafier.run_folder import CONFIG, DATA, LABELS, MODEL, SUMMARY
 from colafier.train import checkpoint, records
 
 LANES = ("frozen", "scratch")
+MORE_EPOCHS = 0.5  # of a run, when it is trained on with what a person decided
 
 Say = Callable[[str], None]
 
@@ -75,6 +77,7 @@ def purify(
     out: Path,
     *,
     decided: Decided | None = None,
+    earlier: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
     again: str | None = None,
@@ -87,6 +90,7 @@ def purify(
         options: What to do.
         out: Folder for all outputs; a new one, unless `resume` or `overwrite`.
         decided: Rows whose label a person decided: learned from as such, and never changed.
+        earlier: Folder of the run after which they were decided, to train on from its checkpoint.
         resume: Go on with the run in `out`.
         overwrite: Remove an older run in `out` first.
         again: The command that goes on with this run, for advice.
@@ -115,6 +119,10 @@ def purify(
         )
         trusted = None if decided is None else decided.trusted(rows.rows)
         how = _recipe(options, rows, len(classes))
+        start = None if earlier is None else _start(earlier, classes, say)
+        if start is not None:
+            more = ceil(MORE_EPOCHS * how.epochs)
+            how = replace(how, epochs=checkpoint.epochs_done(start) + more)
     try:
         if not resume:
             run_folder.clear(out)
@@ -129,6 +137,7 @@ def purify(
             groups=torch.tensor(collection.duplicates())[rows.rows],
             folder=out,
             resume=resume,
+            earlier=start,
             progress=progress,
         )
         lines = _table(collection, rows, classes, given, judged)
@@ -241,6 +250,18 @@ def _recipe(options: Options, rows: Numbers, num_classes: int) -> fitting.Recipe
     return how
 
 
+def _start(earlier: Path, classes: Sequence[str], say: Say) -> Path | None:
+    """The checkpoint of an earlier run, if it is there and knows the same classes."""
+    path = earlier / checkpoint.NAME
+    if not path.exists():
+        say(f"{path} is gone: training starts anew")
+    elif run_folder.read_config(earlier).get("classes") != list(classes):
+        say("the classes are not those of before: training starts anew")
+    else:
+        return path
+    return None
+
+
 def _about_rows(rows: Numbers) -> str:
     said = f"{len(rows.rows):,} rows as {' x '.join(map(str, rows.x.shape[1:]))} numbers"
     if "embedder" in rows.input:
@@ -304,12 +325,11 @@ def _write(
         labels = [None if pd.isna(label) else str(label) for label in lines["label"]]
         write_back(collection, labels, keep, out / DATA, options.write, link=True)
     recipe = {**asdict(how), "hyper": dict(how.hyper)}
-    records.rewrite(out / CONFIG, [{**config, "recipe": recipe}])
+    records.rewrite(out / CONFIG, [{**config, "classes": list(classes), "recipe": recipe}])
     known = judged.known(classes, rows.rows, rows.x, given)
     why = evidence.gather(known, evidence.doubtful(lines), of_collection(collection))
     evidence.write(out, why)
     report.write(out, summary)
-    (out / checkpoint.NAME).unlink(missing_ok=True)
     (out / numbers.PIXELS).unlink(missing_ok=True)
     run_folder.remove_partial(out)
     records.rewrite(out / SUMMARY, [summary])

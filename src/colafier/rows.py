@@ -1,5 +1,7 @@
 """Per-row state of a method: staged writes, so that a failed step loses nothing."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +11,8 @@ class RowTable(nn.Module):
 
     The engine commits what is staged after a finite optimizer step, which is also the paper's
     order: labels change after the step and are used from the next epoch on. Being a buffer, the
-    table is saved, resumed and moved to a device with its method.
+    table is saved, resumed and moved to a device with its method; trusted rows keep their start
+    values also against a checkpoint from before they were decided.
 
     Args:
         values: Start values, one row each.
@@ -65,6 +68,12 @@ class RowTable(nn.Module):
             free = ~self.trusted[index]
             index, values = index[free], values[free]
         self.values[index] = values
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        start = self.values.clone()
+        super()._load_from_state_dict(*args, **kwargs)
+        if self.trusted is not None:
+            self.values[self.trusted] = start[self.trusted]
 
     def begin_pass(self) -> None:
         """Forget which rows were written in the pass before."""

@@ -230,6 +230,17 @@ def test_held_out_rows_are_never_trained_on_and_come_out() -> None:
     assert torch.equal(purified.labels, train.given)  # too few rows to be evidence
 
 
+def test_a_reopened_run_believes_the_given_labels_again() -> None:
+    method, train, _ = ready()
+    weight = next(method.parameters()).clone()
+    method.labels.values.copy_((train.given + 1) % train.num_classes)
+    method.history.epochs.values += 1
+    method.reopen(train)
+    assert torch.equal(method.labels.values, train.given)
+    assert not method.history.seen.any()
+    assert torch.equal(next(method.parameters()), weight)
+
+
 def test_no_class_vanishes_from_the_guesses() -> None:
     given = torch.arange(3).repeat(100)
     logits = torch.randn(300, 3) - torch.tensor([0.0, 2.0, 0.0])  # the second class is hardly seen

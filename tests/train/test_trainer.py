@@ -135,6 +135,34 @@ def test_starting_over_forgets_the_older_run(tmp_path: Path) -> None:
     assert len(train(folder=tmp_path, resume=True, epochs=1).epochs) == 1
 
 
+class Reopened(CrossEntropy):
+    """Counts how often it goes on."""
+
+    times = 0
+
+    def reopen(self, train: TrainSet) -> None:  # noqa: ARG002
+        self.times += 1
+
+
+def test_a_finished_run_is_trained_on(tmp_path: Path) -> None:
+    first, longer = tmp_path / "first", tmp_path / "longer"
+    first.mkdir()
+    longer.mkdir()
+    begun = train(Reopened(), folder=first).epochs
+    on: dict[str, Any] = {"earlier": first / "checkpoint.pt", "epochs": 5}
+    method, stopped = Reopened(), Reopened()
+    whole = train(method, **on).epochs
+    assert whole[:3] == begun
+    assert whole[3]["loss"] < begun[0]["loss"]
+    with pytest.raises(KeyboardInterrupt, match="4 whole epochs"):
+        train(Reopened(), folder=longer, score=ctrl_c_in(4), **on)
+    resumed = train(stopped, folder=longer, resume=True, **on).epochs
+    assert [epoch["loss"] for epoch in resumed] == [epoch["loss"] for epoch in whole]
+    assert (method.times, stopped.times) == (1, 0)  # a stopped run has its own checkpoint
+    with pytest.raises(ValueError, match="seed: 0 then, 1 now"):
+        train(Reopened(), seed=1, **on)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

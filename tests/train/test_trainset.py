@@ -130,6 +130,15 @@ def test_holdout_is_a_fixed_share_of_each_class() -> None:
         rows.holdout(1.0)
 
 
+def test_decisions_do_not_change_what_is_held_out() -> None:
+    came = torch.tensor([0] * 50 + [1] * 20)
+    held = images(70, given=came).holdout(0.2)
+    decided = came.clone()
+    decided[held[0]], decided[3], decided[60] = -1, 1, 0  # one is excluded, two are moved
+    rows = images(70, given=decided, came=came)
+    assert rows.holdout(0.2).tolist() == held[1:].tolist()
+
+
 class Net(nn.Module):
     """A net whose parts are in different modes."""
 

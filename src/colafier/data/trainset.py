@@ -29,6 +29,8 @@ class Rows:
         flip: Whether a mirrored image keeps its class.
         normalize: Fitted on `x` if not given.
         trusted: Rows whose label a person decided, as a boolean mask.
+        came: Labels from before these decisions, where `given` has decided ones. By them the rows
+            to hold out are chosen: decisions do not change which ones these are.
         rank: Number of this process.
         world: Number of processes.
         device: Where batches go.
@@ -46,6 +48,7 @@ class Rows:
         flip: bool = True,
         normalize: Normalize | None = None,
         trusted: Tensor | None = None,
+        came: Tensor | None = None,
         rank: int = 0,
         world: int = 1,
         device: torch.device | None = None,
@@ -58,6 +61,7 @@ class Rows:
         self.given = given.long().cpu()
         self.labelled = self.given >= 0
         self.trusted = torch.zeros(self.n, dtype=torch.bool) if trusted is None else trusted.cpu()
+        self.came = None if came is None else came.long().cpu()
         self.view_names = tuple(view_names)
         self.batch_size = batch_size
         self.seed = seed
@@ -120,14 +124,16 @@ class Rows:
         """
         if not 0 <= fraction < 1:
             raise ValueError(f"the fraction to hold out must be from 0 to below 1, not {fraction}")
-        rows = self.labelled.nonzero()[:, 0]  # (m,)
+        came = self.given if self.came is None else self.came  # (n,)
+        rows = (came >= 0).nonzero()[:, 0]  # (m,)
         rows = rows[torch.randperm(len(rows), generator=_generator(self.seed, "holdout"))]
-        rows = rows[self.given[rows].argsort(stable=True)]  # by class, shuffled within
-        counts = self.given[rows].bincount(minlength=self.num_classes)  # (c,)
+        rows = rows[came[rows].argsort(stable=True)]  # by class, shuffled within
+        counts = came[rows].bincount(minlength=self.num_classes)  # (c,)
         begin = counts.cumsum(0) - counts  # (c,)
-        place = torch.arange(len(rows)) - begin[self.given[rows]]  # (m,) number within the class
+        place = torch.arange(len(rows)) - begin[came[rows]]  # (m,) number within the class
         wanted = (counts * fraction).round().long().minimum((counts - 1).clamp(min=0))  # (c,)
-        return rows[place < wanted[self.given[rows]]].sort().values
+        held = rows[place < wanted[came[rows]]]
+        return held[self.labelled[held]].sort().values
 
     def predict(self, module: nn.Module, rows: Tensor | None = None) -> Tensor:
         """Probabilities (n or len(rows), c) on rows without augmentation, float32 on the CPU.

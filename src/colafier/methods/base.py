@@ -43,6 +43,12 @@ class Method(nn.Module):
         """Build networks and tables for a run of this many epochs."""
         self.net = make_net()
 
+    def reopen(self, train: TrainSet) -> None:
+        """A finished run goes on, with rows that a person has decided since.
+
+        Row tables of trusted rows already hold what was decided.
+        """
+
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """Named optimizers; `make(params, **overrides)` starts from the run's settings."""
         return {"net": make(self.parameters())}

@@ -134,6 +134,10 @@ class CoLafier(Method):
         self.averaged = Averaged(self.gen, 0.0) if self.choices.average else None
         known = train.given[train.labelled]
         self.class_floor = ClassFloor(known, self.num_classes, self.choices.class_floor)
+        self.reopen(train)
+
+    def reopen(self, train: TrainSet) -> None:
+        """Believe the given labels again: nets that go on with moved ones would confirm them."""
         self.labels = RowTable(train.given, trusted=train.trusted)
         self.allowed = RowTable(train.given)  # the class that the gate lets a label move to
         self.wishes = Wishes(train.given, self.choices.patience)

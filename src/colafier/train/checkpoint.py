@@ -1,6 +1,6 @@
 """One checkpoint per run folder, written at each epoch's end, from which a run goes on exactly."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from colafier.train.engine import Engine
 from colafier.train.processes import Processes
 
 NAME = "checkpoint.pt"
+MAY_GROW = ("epochs", "given labels")  # what is new where a finished run is trained on
 
 
 class CheckpointError(ValueError):
@@ -56,35 +57,55 @@ class Checkpoint:
                 torch.save(state, partial)
         self.processes.wait()
 
-    def load(self, method: Method, engine: Engine) -> list[dict[str, Any]]:
-        """Bring method, optimizers and random numbers to the saved state; gives the epochs."""
-        if self.path is None or not self.path.exists():
-            raise FileNotFoundError(f"there is no checkpoint to resume from at {self.path}")
-        try:
-            state = torch.load(self.path, map_location="cpu", weights_only=True)
-        except Exception as error:  # a damaged file can fail in any way
-            raise CheckpointError(f"{self.path} is damaged; start over without it") from error
-        self._check(state["run"])
+    def load(
+        self, method: Method, engine: Engine, earlier: Path | None = None
+    ) -> list[dict[str, Any]]:
+        """Bring method, optimizers and random numbers to the saved state; gives the epochs.
+
+        Args:
+            method: Set up as in the run that was saved.
+            engine: Its engine.
+            earlier: The checkpoint of a finished run in place of this one's own: that run may have
+                been shorter, and without what a person decided since.
+        """
+        path = self.path if earlier is None else earlier
+        if path is None or not path.exists():
+            raise FileNotFoundError(f"there is no checkpoint to resume from at {path}")
+        state = _read(path)
+        self._check(path, state["run"], () if earlier is None else MAY_GROW)
         try:
             method.load_state_dict(state["method"])
             engine.load_state_dict(state["engine"])
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(
-                f"the checkpoint {self.path} does not fit {type(method).__name__} with this net; "
+                f"the checkpoint {path} does not fit {type(method).__name__} with this net; "
                 f"resume with the same net, data and version as the run began with ({error})"
             ) from error
         _set_random_states(state["random"])
         epochs: list[dict[str, Any]] = state["epochs"]
         return epochs
 
-    def _check(self, saved: Mapping[str, Any]) -> None:
-        names = sorted({*saved, *self.run})
+    def _check(self, path: Path, saved: Mapping[str, Any], except_for: Sequence[str]) -> None:
+        names = sorted({*saved, *self.run} - {*except_for})
         pairs = [(name, saved.get(name), self.run.get(name)) for name in names]
         if changed := [f"{name}: {old} then, {new} now" for name, old, new in pairs if old != new]:
             raise CheckpointError(
-                f"the checkpoint {self.path} is from a run with other settings "
+                f"the checkpoint {path} is from a run with other settings "
                 f"({'; '.join(changed)}); use those, or start over without resuming"
             )
+
+
+def epochs_done(path: Path) -> int:
+    """How many epochs a checkpoint has behind it."""
+    return len(_read(path)["epochs"])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file can fail in any way
+        raise CheckpointError(f"{path} is damaged; start over without it") from error
+    return state
 
 
 def _random_states() -> dict[str, Any]:

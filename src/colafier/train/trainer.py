@@ -57,6 +57,7 @@ def fit(
     processes: Processes | None = None,
     folder: Path | None = None,
     resume: bool = False,
+    earlier: Path | None = None,
     score: Score | None = None,
     progress: bool = True,
     loggers: Sequence[Logger] = (),
@@ -76,6 +77,8 @@ def fit(
         folder: Gets `metrics.jsonl` and `checkpoint.pt`; None: nothing is written.
         resume: Go on from the checkpoint in the folder if there is one; otherwise start over, and
             overwrite what an older run left there.
+        earlier: Checkpoint of a finished run on the same rows, to start from in place of new
+            weights; `epochs` counts its epochs as well.
         score: Called on every process after each epoch; what it gives joins the epoch's figures.
         progress: Whether a terminal shows a bar.
         loggers: Get the figures of each epoch as well.
@@ -87,7 +90,7 @@ def fit(
     run = _describe(method, train, settings, epochs, seed)
     engine = _prepare(method, train, make_net, settings, epochs, seed, processes)
     checkpoint = Checkpoint(folder, run, processes)
-    history = _begin(method, engine, checkpoint, resume)
+    history = _begin(method, train, engine, checkpoint, resume, earlier)
     journal = _Journal(folder, loggers if processes.first else (), history, processes.first)
     bar = Bar(epochs, len(history.epochs), progress and processes.first)
     finished = False
@@ -147,11 +150,24 @@ def _prepare(
     return Engine(method, settings, processes)
 
 
-def _begin(method: Method, engine: Engine, checkpoint: Checkpoint, resume: bool) -> History:
+def _begin(
+    method: Method,
+    train: Walkable,
+    engine: Engine,
+    checkpoint: Checkpoint,
+    resume: bool,
+    earlier: Path | None,
+) -> History:
+    """New weights, or those of a checkpoint: this run's, or that of a run before it."""
     if resume and checkpoint.exists():
         return History(checkpoint.load(method, engine))
     checkpoint.remove()
-    return History()
+    if earlier is None:
+        return History()
+    history = History(checkpoint.load(method, engine, earlier))
+    method.reopen(train)
+    method.to(engine.processes.device)
+    return history
 
 
 def _epoch(
