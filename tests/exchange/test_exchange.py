@@ -226,7 +226,9 @@ def cvat_export(path: Path, run: Path, rows: dict[int, str], images: bool) -> Pa
         labels = sorted(set(rows.values()) - {"no_label"})
         archive.writestr("synsets.txt", "\n".join(labels))
         listed = [
-            f"sub/row{row}-{short}" + ("" if name == "no_label" else f" {labels.index(name)}")
+            f"sub/row{row}-{short}"
+            if name == "no_label"
+            else f"sub/{name}:row{row}-{short}.png {labels.index(name)}"
             for row, name in rows.items()
         ]
         archive.writestr("default.txt", "\n".join(listed))

@@ -19,7 +19,7 @@ from colafier.files import whole
 SYNSETS = "synsets.txt"
 NO_LABEL = "no_label"  # the folder of images without one
 EXCLUDE = "colafier-exclude"  # a label that people may add in CVAT
-NAME = re.compile(r"(?:.*_)?row(\d{1,12})-([0-9a-f]{8})", re.DOTALL)  # CVAT may put `label_` first
+NAME = re.compile(r"(?:.*[_:])?row(\d{1,12})-([0-9a-f]{8})", re.DOTALL)  # CVAT puts labels first
 
 
 def write(sheet: Sheet, path: Path) -> list[Path]:
