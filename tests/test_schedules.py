@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from colafier.schedules import cosine, ramp, scaled
+from colafier.schedules import cosine, plain_epochs, ramp, scaled
 
 
 def test_ramp_is_a_line_of_points() -> None:
@@ -29,6 +29,11 @@ def test_a_ramp_without_length_is_a_step(length: int) -> None:
 )
 def test_settings_scale_with_the_run(value: int, epochs: int, expected: int) -> None:
     assert scaled(value, epochs, 200) == expected
+
+
+@pytest.mark.parametrize(("epochs", "expected"), [(1, 1), (3, 1), (15, 7), (40, 20), (300, 20)])
+def test_a_warm_up_that_does_not_shrink_takes_half_of_the_run(epochs: int, expected: int) -> None:
+    assert plain_epochs(20, epochs) == expected
 
 
 def test_cosine_falls_from_one_to_the_floor() -> None:

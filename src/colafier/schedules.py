@@ -10,6 +10,14 @@ def scaled(authors_value: int, epochs: int, authors_epochs: int) -> int:
     return max(1, round(authors_value * epochs / authors_epochs))
 
 
+def plain_epochs(authors_value: int, epochs: int) -> int:
+    """A warm-up that must not shrink with the run: the authors', but no more than half of it.
+
+    For methods that give up classes for good which the net does not know yet when it ends.
+    """
+    return min(authors_value, max(1, epochs // 2))
+
+
 def ramp(epoch: int, begin: int, length: int, start: float, end: float) -> float:
     """`start` at epoch `begin`, then linear, `end` at the last of `length` epochs and after."""
     if length <= 1:

@@ -113,7 +113,7 @@ def test_first_frame_of_an_animation(kind: str) -> None:
 def test_shorter_side_resized_then_center(shape) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     height, width = (round(side * 20 / min(shape[:2])) for side in shape[:2])
-    resized = Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR)
+    resized = Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)
     top, left = (height - 20) // 2, (width - 20) // 2
     expected = np.asarray(resized)[top : top + 20, left : left + 20].transpose(2, 0, 1)
     away = np.abs(decode(pixels, 20).astype(int) - expected)
@@ -129,7 +129,7 @@ def test_small_images_are_enlarged() -> None:
     enlarged = decode(content(halves(RED, BLUE, size=(4, 4))), 128)
     assert enlarged.shape == (3, 128, 128)
     assert enlarged[:, 64, 0].tolist() == list(RED)
-    assert len(colors(enlarged)) > 10  # bilinear, not blocks
+    assert len(colors(enlarged)) > 10  # bicubic, not blocks
 
 
 def test_a_long_strip_does_not_fill_the_memory() -> None:

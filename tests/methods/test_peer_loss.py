@@ -67,11 +67,16 @@ def test_alpha_follows_the_authors_schedule(schedule: Any, expected: dict[int, f
 
 
 def test_the_schedule_is_scaled_and_ends_where_alpha_may_go() -> None:
-    method, _ = ready(epochs=30)
-    assert method.resolved() == {"warmup": 2, "phase_ends": [4, 9, 14, 24, 30]}
-    alphas = [method.weight_at(epoch) for epoch in range(30)]
+    method, _ = ready(epochs=48)
+    assert method.resolved() == {"warmup": 20, "phase_ends": [22, 27, 32, 42, 48]}
+    alphas = [method.weight_at(epoch) for epoch in range(48)]
     assert alphas == sorted(alphas)
-    assert alphas[9:] == [2.0] * 21
+    assert alphas[27:] == [2.0] * 21
+
+
+def test_plain_training_takes_no_more_than_half_of_the_run() -> None:
+    method, _ = ready(epochs=15)
+    assert method.resolved() == {"warmup": 7, "phase_ends": [8, 9, 10, 13, 15]}
 
 
 def test_a_run_that_is_shorter_than_the_schedule_has_its_order() -> None:

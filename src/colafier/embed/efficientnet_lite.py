@@ -126,7 +126,7 @@ class LiteEmbedder:
         self.size = SIZE if size is None else size
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.dtype = backbone_dtype("auto", self.device)
-        self.key = f"{self.name} {SHA256} square {self.size} {self.dtype}"
+        self.key = f"{self.name} {SHA256} bicubic {self.size} {self.dtype}"
         self.net = pretrained().to(self.device)
 
     def __call__(self, items: Sequence[Any]) -> tuple[npt.NDArray[np.float32], dict[int, str]]:

@@ -189,11 +189,15 @@ def _over_white(pillow: Any, image: Any) -> Any:
 
 
 def _square(pillow: Any, image: Any, size: int) -> Any:
-    """The center as a square; cut and resized in one, as a long strip would fill the memory."""
+    """The center as a square; cut and resized in one, as a long strip would fill the memory.
+
+    Bicubic, as pretrained nets learned to see: with bilinear the features of efficientnet_lite0
+    tell enlarged CIFAR-10 images clearly worse apart.
+    """
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
     box = (left, top, left + side, top + side)
-    return image.resize((size, size), pillow.Resampling.BILINEAR, box=box)
+    return image.resize((size, size), pillow.Resampling.BICUBIC, box=box)
 
 
 def _pixels(image: Any) -> Bytes:

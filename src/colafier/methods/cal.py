@@ -15,7 +15,7 @@ from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, Tr
 from colafier.methods._class_losses import class_losses, label_shares
 from colafier.methods.base import Method
 from colafier.rows import RowTable
-from colafier.schedules import ramp, scaled
+from colafier.schedules import plain_epochs, ramp, scaled
 from colafier.variants import within
 
 AUTHORS_EPOCHS = 166  # 66 of the first net until its proxy labels are read, 100 of the second
@@ -87,8 +87,8 @@ class CAL(Method):
         c = self.num_classes = train.num_classes
         own = self.proxy_epochs
         self.first_epochs = scaled(66, epochs, AUTHORS_EPOCHS) if own is None else own
-        fitting = min(AUTHORS_WARMUP, max(1, self.first_epochs // 2))
-        self.warmup_epochs = fitting if self.warmup is None else self.warmup
+        usual = plain_epochs(AUTHORS_WARMUP, self.first_epochs)
+        self.warmup_epochs = usual if self.warmup is None else self.warmup
         own = self.ramp
         self.ramp_epochs = scaled(30, epochs, AUTHORS_EPOCHS) if own is None else own
         self.first = make_net()
