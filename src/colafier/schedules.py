@@ -11,9 +11,9 @@ def scaled(authors_value: int, epochs: int, authors_epochs: int) -> int:
 
 
 def plain_epochs(authors_value: int, epochs: int) -> int:
-    """A warm-up that must not shrink with the run: the authors', but no more than half of it.
+    """A warm-up that does not shrink with the run: the authors', but no more than half of it.
 
-    For methods that give up classes for good which the net does not know yet when it ends.
+    For methods that lose what the net does not know yet when it ends, such as a class, for good.
     """
     return min(authors_value, max(1, epochs // 2))
 

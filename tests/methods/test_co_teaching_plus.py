@@ -58,7 +58,7 @@ def test_a_single_row_with_disagreement_is_learned_from() -> None:
     assert float(terms["first"].detach()) == pytest.approx(losses[int(place)], rel=1e-4)
 
 
-def test_warm_up_and_ramp_are_scaled_to_the_run() -> None:
-    assert ready(CoTeachingPlus(), epochs=40)[0].resolved() == {"ramp": 2, "warmup": 4}
+def test_warm_up_and_ramp_take_no_more_than_half_of_the_run() -> None:
+    assert ready(CoTeachingPlus(), epochs=30)[0].resolved() == {"ramp": 10, "warmup": 15}
     method, _ = ready(CoTeachingPlus(ramp=3, warmup=0), epochs=40)
     assert method.resolved() == {"ramp": 3, "warmup": 0}

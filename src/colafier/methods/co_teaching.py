@@ -6,10 +6,10 @@ from typing import Any
 from colafier.flow import Batch, MakeNet, Terms, TrainSet
 from colafier.methods._small_loss import UNTOLD_RATE, dropped, mean_over, small_loss
 from colafier.methods._two_nets import TwoNets
-from colafier.schedules import scaled
+from colafier.schedules import plain_epochs
 from colafier.variants import within
 
-AUTHORS_EPOCHS = 200
+AUTHORS_RAMP = 10
 
 
 class CoTeaching(TwoNets):
@@ -18,10 +18,10 @@ class CoTeaching(TwoNets):
     Args:
         noise_rate: Share of rows that is left out in the end, tau. By default the true share of
             wrong labels where a run injects noise and knows it, else 0.2.
-        ramp: Epochs until so many are left out, T_k; by default scaled from 10 in 200.
+        ramp: Epochs until so many are left out, T_k; by default 10, at most half of the run.
 
-    Note: A ramp is too short if the nets know little at its end, as on a small data set or in a
-        short run: then rows are left out by chance or by class. Give more epochs in that case.
+    Note: A ramp is too short if the nets know little at its end, as on a small data set: then rows
+        are left out by chance or by class. So it is not scaled to a shorter run as long as it fits.
     Note: For asymmetric noise the field gives half the rate of the noisy classes, which is the rate
         over all rows.
     Note: The share rises with every step, as the paper's formula does if epochs have fractions; the
@@ -48,7 +48,7 @@ class CoTeaching(TwoNets):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, and the length of the ramp in this run."""
         super().setup(make_net, train, epochs)
-        default = scaled(10, epochs, AUTHORS_EPOCHS)
+        default = plain_epochs(AUTHORS_RAMP, epochs)
         self.ramp_epochs = default if self.ramp is None else self.ramp
 
     def loss(self, batch: Batch) -> Terms:

@@ -8,10 +8,10 @@ import torch
 from colafier.flow import Batch, MakeNet, Terms, TrainSet
 from colafier.methods._small_loss import UNTOLD_RATE, dropped, mean_over, small_loss
 from colafier.methods._two_nets import TwoNets
-from colafier.schedules import scaled
+from colafier.schedules import plain_epochs
 from colafier.variants import within
 
-AUTHORS_EPOCHS = 200
+AUTHORS_RAMP, AUTHORS_WARMUP = 10, 20
 
 
 class CoTeachingPlus(TwoNets):
@@ -22,8 +22,8 @@ class CoTeachingPlus(TwoNets):
     Args:
         noise_rate: Share of rows that is left out in the end, tau. By default the true share of
             wrong labels where a run injects noise and knows it, else 0.2.
-        ramp: Epochs until so many are left out, T_k; by default scaled from 10 in 200.
-        warmup: Epochs of Co-teaching before; by default scaled from 20 in 200.
+        ramp: Epochs until so many are left out, T_k; by default 10, at most half of the run.
+        warmup: Epochs of Co-teaching before; by default 20, at most half of the run.
 
     Note: Where the nets agree on the whole batch, the step is one of Co-teaching. The authors' code
         then takes all rows early in training and none later, by a product of two counters.
@@ -51,7 +51,7 @@ class CoTeachingPlus(TwoNets):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, and the lengths of ramp and warm-up in this run."""
         super().setup(make_net, train, epochs)
-        ramp, warmup = (scaled(authors, epochs, AUTHORS_EPOCHS) for authors in (10, 20))
+        ramp, warmup = (plain_epochs(authors, epochs) for authors in (AUTHORS_RAMP, AUTHORS_WARMUP))
         self.ramp_epochs = ramp if self.ramp is None else self.ramp
         self.warmup_epochs = warmup if self.warmup is None else self.warmup
 

@@ -8,10 +8,10 @@ from torch import Tensor
 from colafier.flow import Batch, MakeNet, Terms, TrainSet
 from colafier.methods._small_loss import UNTOLD_RATE, dropped, mean_over, small_loss
 from colafier.methods._two_nets import TwoNets
-from colafier.schedules import scaled
+from colafier.schedules import plain_epochs
 from colafier.variants import within
 
-AUTHORS_EPOCHS = 200
+AUTHORS_RAMP = 10
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:
@@ -32,7 +32,7 @@ class JoCoR(TwoNets):
     Args:
         noise_rate: Share of rows that is left out in the end, tau. By default the true share of
             wrong labels where a run injects noise and knows it, else 0.2.
-        ramp: Epochs until so many are left out, T_k; by default scaled from 10 in 200.
+        ramp: Epochs until so many are left out, T_k; by default 10, at most half of the run.
         agreement: Weight of the agreement, lambda; cross entropy has the rest.
 
     Note: 0.9 is what the authors recommend for CIFAR-10 (0.65 at 80 % noise, 0.85 for CIFAR-100;
@@ -58,7 +58,7 @@ class JoCoR(TwoNets):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, and the length of the ramp in this run."""
         super().setup(make_net, train, epochs)
-        default = scaled(10, epochs, AUTHORS_EPOCHS)
+        default = plain_epochs(AUTHORS_RAMP, epochs)
         self.ramp_epochs = default if self.ramp is None else self.ramp
 
     def loss(self, batch: Batch) -> Terms:
