@@ -3,7 +3,6 @@
 Kept in OUT for the most doubtful rows only, as JSON, so that the report can be built again.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -135,15 +134,9 @@ def write(out: Path, evidence: Mapping[str, Any]) -> None:
 
 def read(out: Path) -> dict[str, Any]:
     """What `write` stored; nothing where an older run has none."""
-    path = out / NAME
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); remove it, or run again") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise ValueError(f"{path} is not the evidence of a run; remove it, or run again")
+    found = records.read_object(out / NAME)
+    if found and found.get("format") != FORMAT:
+        raise ValueError(f"{out / NAME} is not the evidence of a run; remove it, or run again")
     return found
 
 

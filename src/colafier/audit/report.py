@@ -18,6 +18,7 @@ from colafier import __version__
 from colafier.audit import evidence, figures, headline
 from colafier.audit.actions import KEEP, RELABEL, WRONG
 from colafier.files import whole
+from colafier.train import records
 
 NAME = "report.html"
 LABELS, SUMMARY, RECORD, CONFIG = "labels.csv", "summary.json", "record.json", "config.json"
@@ -75,13 +76,20 @@ def read(out: Path, summary: dict[str, Any] | None = None) -> Run:
         )
     lines = pd.read_csv(out / LABELS, dtype=str, keep_default_na=False)
     found = evidence.read(out)
-    config = _json(out / CONFIG)
+    config = records.read_object(out / CONFIG)
     epochs = _json_lines(out / METRICS)
     if summary is None:
-        summary = _json(out / SUMMARY)
+        summary = records.read_object(out / SUMMARY)
     if summary:
         return _of_purify(lines, summary, config, found, epochs)
-    return _of_train(lines, _json(out / RECORD), _json(out / NOISE), config, found, epochs)
+    return _of_train(
+        lines,
+        records.read_object(out / RECORD),
+        records.read_object(out / NOISE),
+        config,
+        found,
+        epochs,
+    )
 
 
 def page(run: Run) -> str:
@@ -233,18 +241,6 @@ def as_purified(lines: pd.DataFrame, found: Mapping[str, Any]) -> pd.DataFrame:
 
 def _part(name: str) -> str:
     return (files("colafier.audit") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _json(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); run again") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is not a file of a run; run again")
-    return found
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:

@@ -161,6 +161,19 @@ def rewrite(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
         partial.write_text("".join(to_json(r) + "\n" for r in records), encoding="utf-8")
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a file that a run wrote; an empty one where there is no file."""
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); remove it, or run again") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is not a file of a run; remove it, or run again")
+    return found
+
+
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
