@@ -219,6 +219,10 @@ def test_training_on_pins_what_was_decided(out: Path, tmp_path: Path) -> None:
     rows, pinned = [0, 1, 2, 5, 6, 10], ["label", "action", "reason", *REVIEW]
     pd.testing.assert_frame_equal(after.loc[rows, pinned], applied.loc[rows, pinned])
     assert after.loc[rows, "label_quality"].tolist() == ["0", "1", "", "1", "", "0"]
+    assert after.loc[rows, "lid"].ne("").tolist() == [False, True, False, False, False, False]
+    shown = {entry["row"] for entry in json.loads((out / "evidence.json").read_text())["rows"]}
+    assert shown
+    assert not shown & set(rows)
     assert outcome.summary["reviewed"] == 6
     assert outcome.summary == json.loads((out / "summary.json").read_text())
     assert "Äpfel, grün" not in model_store.load(out / "model").classes  # its only row was moved

@@ -25,7 +25,7 @@ FILES = {
 }  # fmt: skip
 MODEL = {"config.json", "model.safetensors", "README.md"}
 SUMMARY = {
-    "fingerprint", "rows", "labelled", "unusable", "classes", "estimated_noise_rate",
+    "fingerprint", "rows", "labelled", "trusted", "unusable", "classes", "estimated_noise_rate",
     "estimated_noise_interval", "estimated_wrong_labels", "actions", "relabeled",
     "expected_fixed", "expected_broken", "accuracy_on_unseen_given_labels", "implied_accuracy",
     "input",

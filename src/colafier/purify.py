@@ -190,6 +190,7 @@ def summarize(
         "fingerprint": collection.fingerprint(),
         "rows": len(collection),
         "labelled": labelled,
+        "trusted": reviewed,
         "unusable": len(rows.problems),
         "classes": judged.p.shape[1],
         "estimated_noise_rate": round(found.rate, 4),

@@ -175,6 +175,34 @@ def test_steps_lead_to_their_rows() -> None:
     assert calm == [{"text": "Nothing has to be done: no label is doubtful enough."}]
 
 
+def reviewed() -> pd.DataFrame:
+    return table().assign(reviewed_at=["2026-11-16T09:59:00Z", "", "", ""])
+
+
+def test_headline_after_a_review_is_about_the_other_rows() -> None:
+    summary = {**SUMMARY, "labelled": 1001, "trusted": 1, "estimated_wrong_labels": 250}
+    found = headline.of_purify({**summary, "relabeled": 0}, reviewed())
+    assert found["lead"] == [
+        "of 1,000 labels that nobody has decided are probably wrong.",
+        "No label was changed but by people.",
+        "People have decided 1 row.",
+    ]
+    assert "200 to 300" in found["sure"][0]
+    assert [step.get("filter") for step in found["next"]] == [{"action": "review"}, None]
+
+
+def test_decided_rows_are_not_shown_for_review_again(tmp_path: Path) -> None:
+    report.write(purified(tmp_path))
+    evidence.write(tmp_path, {"format": evidence.FORMAT, "rows": [{"row": 0}, {"row": 2}]})
+    report.write(purified(tmp_path, reviewed()))
+    found = data(tmp_path)
+    assert [entry["row"] for entry in found["evidence"]["rows"]] == [2]
+    assert found["to_review"] == 1
+    assert found["rows"] == 4
+    lines = reviewed().assign(label_quality=[0.05, 0.8, 0.7, np.nan])
+    assert evidence.doubtful(lines) == [2, 1]
+
+
 def trained(out: Path, **record: Any) -> Path:
     out.mkdir(exist_ok=True)
     lines = pd.DataFrame(

@@ -105,6 +105,11 @@ def classes_of(lines: pd.DataFrame) -> list[str]:
     return sorted(set(lines["given_label"]) - {""})
 
 
+def undecided(lines: pd.DataFrame) -> pd.Series:
+    """Which rows of a result table nobody has decided yet, as a boolean mask."""
+    return lines[AT].eq("") if AT in lines else pd.Series(True, index=lines.index)
+
+
 def check(review: Review, lines: pd.DataFrame, fingerprint: str, where: str) -> None:
     """Refuse decisions that were not made about this table.
 
@@ -173,9 +178,7 @@ class Decided:
     @classmethod
     def of(cls, lines: pd.DataFrame, fingerprint: str) -> "Decided":
         """Those of a table that decisions were applied to."""
-        if AT not in lines:
-            return cls(fingerprint, lines[:0])
-        return cls(fingerprint, lines[lines[AT] != ""])
+        return cls(fingerprint, lines[~undecided(lines)])
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -222,6 +225,7 @@ class Decided:
         right = old["label"] == old["given_label"]
         pinned.loc[rows, "label_quality"] = right.astype(float).where(known, np.nan)
         pinned.loc[rows, "is_label_issue"] = known & ~right
+        pinned.loc[rows[~right], "lid"] = np.nan  # that of the given label was not measured anew
         for name in REVIEW:
             pinned[name] = self.lines[name].reindex(pinned.index, fill_value="")
         return pinned

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from colafier.audit.actions import EXCLUDE, KEEP, REVIEW
+from colafier.audit.decisions import undecided
 from colafier.audit.snippets import Snippets
 from colafier.data.views import Normalize
 from colafier.inference import as_float, evaluating, predict
@@ -48,7 +49,7 @@ class Known:
 def doubtful(lines: pd.DataFrame, most: int = MOST) -> list[int]:
     """Numbers of the rows to look at first: those with something to do, then by quality.
 
-    Rows that only a person can decide have up to half of the places.
+    Rows that only a person can decide have up to half of the places, decided ones none.
 
     Args:
         lines: All rows, with `action`, or with `changed` where a method moved labels by itself.
@@ -58,6 +59,7 @@ def doubtful(lines: pd.DataFrame, most: int = MOST) -> list[int]:
     quality = lines["label_quality"].to_numpy(float)
     given = lines["given_label"]
     usable = np.isfinite(quality) & given.notna().to_numpy() & given.ne("").to_numpy()
+    usable &= undecided(lines).to_numpy()
     order = np.lexsort((quality, ~todo.to_numpy(bool)))
     order = order[usable[order]]
     hard = np.zeros(len(lines), dtype=bool)

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from colafier.audit.actions import EXCLUDE, RELABEL, REVIEW, UNUSABLE
+from colafier.audit.decisions import undecided
 
 Headline = dict[str, Any]
 PERCENT = 100
@@ -19,10 +20,12 @@ BLIND = (
 
 def of_purify(summary: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
     """For a run on a user's own data, from its summary.json."""
-    labelled = summary["labelled"]
+    trusted = summary.get("trusted", 0)  # by people, before this training
+    labelled = summary["labelled"] - trusted
     rate, (low, high) = summary["estimated_noise_rate"], summary["estimated_noise_interval"]
     wrong, moved = summary["estimated_wrong_labels"], summary["relabeled"]
-    lead = [f"of {labelled:,} labels are probably wrong."]
+    others = "labels that nobody has decided" if trusted else "labels"
+    lead = [f"of {labelled:,} {others} are probably wrong."]
     if moved:
         lead.append(
             f"{moved:,} labels were changed: about {summary['expected_fixed']:,} of these changes "
@@ -30,7 +33,7 @@ def of_purify(summary: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
             "right before."
         )
     else:
-        lead.append("No label was changed.")
+        lead.append("No label was changed but by people." if trusted else "No label was changed.")
     if low <= 0 and high >= 1:
         sure = ["There are too few rows to say how far off this number may be."]
     else:
@@ -38,6 +41,8 @@ def of_purify(summary: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
             f"Between {_percent(low)} and {_percent(high)}, which is {low * labelled:,.0f} to "
             f"{high * labelled:,.0f} labels, as far as chance in the rows goes."
         ]
+    if decided := int((~undecided(lines)).sum()):
+        lead.append(f"People have decided {decided:,} row{'' if decided == 1 else 's'}.")
     if summary["accuracy_on_unseen_given_labels"] is not None:
         sure.append(_agreement(summary["accuracy_on_unseen_given_labels"], high))
     return {
@@ -88,6 +93,7 @@ def of_train(record: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
 
 def steps(lines: pd.DataFrame) -> list[dict[str, Any]]:
     """What a person should do, in order; a step with a filter shows its rows."""
+    lines = lines[undecided(lines)]
     actions, unusable = lines["action"], lines["reason"].str.startswith(f"{UNUSABLE}:")
     found: list[dict[str, Any]] = []
     for action, text in (

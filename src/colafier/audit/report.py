@@ -17,6 +17,7 @@ import pandas as pd
 from colafier import __version__
 from colafier.audit import evidence, figures, headline
 from colafier.audit.actions import KEEP, RELABEL, WRONG
+from colafier.audit.decisions import undecided
 from colafier.files import whole
 from colafier.train import records
 
@@ -127,6 +128,7 @@ def content(run: Run) -> dict[str, Any]:
     reasons, reason = _coded(lines["reason"])
     lid = _numbers(lines["lid"])
     there = lid[np.isfinite(lid)]
+    open_rows = undecided(lines)
     return {
         "title": run.title,
         "subtitle": run.subtitle,
@@ -147,11 +149,13 @@ def content(run: Run) -> dict[str, Any]:
             "truth": None if truth is None else _places(truth, place),
         },
         "median_lid": round(float(np.median(there)), 2) if len(there) else None,
-        "to_review": int(lines["action"].ne(KEEP).sum()),
+        "to_review": int((lines["action"].ne(KEEP) & open_rows).sum()),
         "calibrated": run.calibrated,
         "applies": run.applies,
         "headline": run.headline,
-        "evidence": {key: run.evidence.get(key) for key in ("rows", "others", "usual")},
+        "evidence": {**{key: run.evidence.get(key) for key in ("others", "usual")},
+                     "rows": [entry for entry in run.evidence.get("rows", ())
+                              if open_rows.iat[entry["row"]]]},
         "figures": {
             "lid": figures.lid_histogram(lines, truth),
             "confusion": figures.confusion(lines),
