@@ -45,7 +45,9 @@ class CAL(Method):
         peer term that comes before all classes are learned loses some for good. They read the
         proxies soon after the rate of SGD has dropped to a tenth: so here, but the second net has
         the run's rate throughout. They divide rates by 1 + alpha; an optimizer that
-        scales gradients itself needs no such division.
+        scales gradients itself needs no such division. The net that counts has three fifths of the
+        epochs, which shows in short runs: on FM-mini it is below cross entropy with 9 of 15 epochs
+        (mean of the last 10: .637 and .697) and above it with 15 of 25 (.741).
     """
 
     reference = (
