@@ -273,14 +273,12 @@ def test_a_kill_while_results_are_taken_over(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applying.apply(out, [some(out, tmp_path / "d.json")])
-    replace, moved = applying.os.replace, []
+    replace = applying.os.replace
 
     def dies(source: Path, target: Path) -> None:
-        if Path(source).parent != Path(target).parent:  # not of a file that is being written
-            moved.append(source)
-        if len(moved) == 3:
-            raise KeyboardInterrupt
         replace(source, target)
+        if Path(source).parent != Path(target).parent and Path(source).name == "config.json":
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(applying.os, "replace", dies)
@@ -355,6 +353,42 @@ def test_training_starts_anew_where_it_must(out: Path, tmp_path: Path) -> None:
     (out / "checkpoint.pt").unlink()
     applying.go_on(out, progress=False, say=said.append)
     assert f"{out / 'checkpoint.pt'} is gone: training starts anew" in said
+
+
+def test_anew_forgets_what_was_learned_from_decisions(out: Path, tmp_path: Path) -> None:
+    first = write(out, tmp_path / "d.json", (1, "keep", "pear"))
+    applying.apply(out, [first], anew=True)
+    assert (out / "checkpoint.pt").exists()  # it knows nothing of them
+    applying.go_on(out, progress=False)
+    applying.apply(out, [write(out, tmp_path / "e.json", (20, "exclude", None))], anew=True)
+    assert not (out / "checkpoint.pt").exists()
+
+
+def test_a_checkpoint_that_is_deleted_in_between_is_not_missed(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applying.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("colafier.audit.witnesses.cross_fit", stop)
+        with pytest.raises(KeyboardInterrupt):
+            applying.go_on(out, progress=False)
+    (out / "checkpoint.pt").unlink()
+    applying.go_on(out, progress=False)
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_method_that_cannot_go_on_starts_anew(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    quickly(source, out, epochs=2, method="joint_optim")
+    applying.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+    said: list[str] = []
+    applying.go_on(out, progress=False, say=said.append)
+    assert "joint_optim cannot be trained on: training starts anew" in said
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_damaged_checkpoint_is_named(out: Path, tmp_path: Path) -> None:

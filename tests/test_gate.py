@@ -129,5 +129,7 @@ def test_deciding_the_worst_rows_does_not_make_the_others_look_better() -> None:
     decided[worst], trusted[worst] = truth[worst], True
     rows = TrainRows(x, decided, NUM_CLASSES, view_names=(), trusted=trusted, came=given)
     assert gate.gather_evidence(rows, probabilities) == before
+    assert trusted[gate.held_out(rows)].any()
+    assert not torch.isin(gate.trained_on(rows), gate.held_out(rows)).any()
     alone = TrainRows(x, decided, NUM_CLASSES, view_names=(), trusted=trusted)
     assert gate.gather_evidence(alone, probabilities).given_right > before.given_right + 0.1

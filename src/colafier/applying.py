@@ -19,8 +19,8 @@ from colafier.data.collection import Collection
 from colafier.data.write_back import write_back
 from colafier.files import whole
 from colafier.purify import Options, Outcome, options_of, purify, read_source
-from colafier.run_folder import BEFORE, CONTINUED, DATA, LABELS, SUMMARY
-from colafier.train import records
+from colafier.run_folder import BEFORE, CONFIG, CONTINUED, DATA, LABELS, SUMMARY
+from colafier.train import checkpoint, records
 
 Say = Callable[[str], None]
 
@@ -90,7 +90,7 @@ def apply(out: Path, files: Sequence[Path], *, anew: bool = False) -> Applied:
     Args:
         out: Folder of the run.
         files: Each a decisions.json; of two decisions about a row the later one counts.
-        anew: Forget decisions that were applied before.
+        anew: Forget decisions that were applied before, and a checkpoint that has learned them.
     """
     first = (out / BEFORE).exists()
     run = open_run(out, BEFORE if anew and first else LABELS)
@@ -105,6 +105,8 @@ def apply(out: Path, files: Sequence[Path], *, anew: bool = False) -> Applied:
     if not first and AT not in run.lines:
         with whole(out / BEFORE) as partial:
             shutil.copyfile(out / LABELS, partial)
+    if anew and "decided" in run_folder.read_config(out):
+        (out / checkpoint.NAME).unlink(missing_ok=True)
     with whole(out / LABELS) as partial:
         lines.to_csv(partial, index=False, lineterminator="\n")
     if form and collection:
@@ -160,13 +162,16 @@ def _state(work: Path, decided: Decided) -> str:
     """Of the folder in which a run goes on: none, begun or done with these decisions, or other."""
     if not work.exists():
         return "none"
+    done = (work / SUMMARY).exists()
+    # killed while the results were moved up, the summary last: its config may be there already
+    config = work.parent if done and not (work / CONFIG).exists() else work
     try:
-        same = run_folder.read_config(work).get("decided") == decided.digest()
+        same = run_folder.read_config(config).get("decided") == decided.digest()
     except (OSError, ValueError):
         return "other"
     if not same:
         return "other"
-    return "done" if (work / SUMMARY).exists() else "begun"
+    return "done" if done else "begun"
 
 
 def _same_embedder(options: Options, summary: dict[str, Any]) -> Options:

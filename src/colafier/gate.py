@@ -47,36 +47,33 @@ class Evidence:
 
 
 def held_out(train: TrainSet) -> Tensor:
-    """Rows kept out of training: 5 %, at least 300 (but no more than a fifth), at most 2,000."""
-    return selection.held_out(train, _share(train))
+    """Rows kept out of training: 5 %, at least 300 (but no more than a fifth), at most 2,000.
+
+    Where the labels before a person's decisions are known, decided rows stay among them. People
+    look at the worst rows first: without these the labels would look better than they are.
+    """
+    n = int((train.labelled if train.came is None else train.came >= 0).sum())
+    share = min(max(0.05, min(300 / n, 0.2)), 2000 / n)
+    return selection.held_out(train, share) if train.came is None else train.holdout(share)
 
 
 def trained_on(train: TrainSet) -> Tensor:
     """The labelled rows that are not held out."""
-    return selection.trained_on(train, _share(train))
-
-
-def _share(train: TrainSet) -> float:
-    n = int(train.labelled.sum())
-    return min(max(0.05, min(300 / n, 0.2)), 2000 / n)
+    return selection.others(train, held_out(train))
 
 
 def gather_evidence(train: TrainSet, probabilities: Tensor) -> Evidence:
     """Weigh a classifier by the held-out rows and the trained ones.
 
-    Decided rows count with the labels that came with them, where these are known. People look at
-    the worst rows first, so without these the labels would look better than they are.
+    Decided rows count with the labels that came with them, where these are known.
 
     Args:
         train: The rows.
         probabilities: Of the classifier, for all rows (n, c).
     """
-    given, held = train.given, torch.zeros(train.n, dtype=torch.bool)
-    if train.came is None:
-        held[held_out(train)] = True
-    else:
-        given = train.came
-        held[train.holdout(_share(train))] = True
+    given = train.given if train.came is None else train.came  # (n,)
+    held = torch.zeros(train.n, dtype=torch.bool)
+    held[held_out(train)] = True
     rows = train.labelled & (given >= 0)
     return weigh(probabilities.cpu()[rows], given[rows], held[rows])
 

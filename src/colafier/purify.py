@@ -119,8 +119,10 @@ def purify(
         )
         trusted = None if decided is None else decided.trusted(rows.rows)
         how = _recipe(options, rows, len(classes))
-        start = None if earlier is None else _start(earlier, classes, say)
-        if start is not None:
+        start = None
+        if resume and decided is not None and (out / checkpoint.NAME).exists():
+            how = replace(how, epochs=checkpoint.epochs_planned(out / checkpoint.NAME))
+        elif earlier is not None and (start := _start(earlier, how.method, classes, say)):
             more = ceil(MORE_EPOCHS * how.epochs)
             how = replace(how, epochs=checkpoint.epochs_done(start) + more)
     try:
@@ -251,10 +253,12 @@ def _recipe(options: Options, rows: Numbers, num_classes: int) -> fitting.Recipe
     return how
 
 
-def _start(earlier: Path, classes: Sequence[str], say: Say) -> Path | None:
-    """The checkpoint of an earlier run, if it is there and knows the same classes."""
+def _start(earlier: Path, method: str, classes: Sequence[str], say: Say) -> Path | None:
+    """The checkpoint of an earlier run, if it is there and can learn what is new."""
     path = earlier / checkpoint.NAME
-    if not path.exists():
+    if not methods.find(method).goes_on:
+        say(f"{method} cannot be trained on: training starts anew")
+    elif not path.exists():
         say(f"{path} is gone: training starts anew")
     elif run_folder.read_config(earlier).get("classes") != list(classes):
         say("the classes are not those of before: training starts anew")

@@ -13,6 +13,11 @@ def held_out(train: TrainSet, share: float) -> Tensor:
 
 def trained_on(train: TrainSet, share: float) -> Tensor:
     """Numbers of the labelled rows that are not held out."""
+    return others(train, held_out(train, share))
+
+
+def others(train: TrainSet, held: Tensor) -> Tensor:
+    """Numbers of the labelled rows that are not among these."""
     learned = train.labelled.clone()
-    learned[held_out(train, share)] = False
+    learned[held] = False
     return learned.nonzero()[:, 0]

@@ -198,6 +198,7 @@ def test_decided_rows_are_not_shown_for_review_again(tmp_path: Path) -> None:
     found = data(tmp_path)
     assert [entry["row"] for entry in found["evidence"]["rows"]] == [2]
     assert found["to_review"] == 1
+    assert found["applied"] == {"0": "2026-11-16T09:59:00Z"}
     assert found["rows"] == 4
     lines = reviewed().assign(label_quality=[0.05, 0.8, 0.7, np.nan])
     assert evidence.doubtful(lines) == [2, 1]

@@ -65,6 +65,7 @@ class Tiny:
         seed: int = 0,
         folder: Path | None = None,
         resume: bool = False,
+        earlier: Path | None = None,
         stop: int | None = None,
         precision: str = "float32",
         processes: Processes | None = None,
@@ -89,6 +90,7 @@ class Tiny:
             seed=seed,
             folder=folder,
             resume=resume,
+            earlier=earlier,
             score=score if processes is None else None,
             processes=processes,
             progress=False,
@@ -204,6 +206,24 @@ def test_resumed_is_uninterrupted(name: str, tmp_path: Path) -> None:
     purified = method.purify(rows)
     assert torch.equal(expected.labels, purified.labels)
     assert torch.equal(expected.quality, purified.quality)
+
+
+@every_method
+@pytest.mark.parametrize("epochs", [2, 24])  # the second is long enough for tables by epoch
+def test_a_finished_run_goes_on_with_decisions(name: str, epochs: int, tmp_path: Path) -> None:
+    if not methods.find(name).goes_on:
+        return
+    tiny = Tiny(n=40)
+    tiny.fit(name, folder=tmp_path, epochs=epochs)
+    decided = torch.where(torch.arange(40) < 6, tiny.truth, tiny.given)
+    decided[7] = -1  # excluded
+    trusted = torch.arange(40) < 6
+    rows = tiny.rows(name, given=decided, trusted=trusted, came=tiny.given)
+    longer = {"earlier": tmp_path / "checkpoint.pt", "epochs": epochs * 3 // 2}
+    method, rows, history = tiny.fit(name, rows, **longer)
+    assert len(history.epochs) == epochs * 3 // 2
+    assert_sound(method, rows, history)
+    assert torch.equal(method.purify(rows).labels[trusted], tiny.truth[trusted])
 
 
 @every_method

@@ -137,6 +137,9 @@ def test_decisions_do_not_change_what_is_held_out() -> None:
     decided[held[0]], decided[3], decided[60] = -1, 1, 0  # one is excluded, two are moved
     rows = images(70, given=decided, came=came)
     assert rows.holdout(0.2).tolist() == held[1:].tolist()
+    decided = torch.where(torch.isin(torch.arange(70), held), came, 0)  # no other row of class 1
+    alone = images(70, given=decided, came=came).holdout(0.2)
+    assert alone.tolist() == held[came[held] == 0].tolist()
 
 
 class Net(nn.Module):

@@ -17,7 +17,7 @@ import pandas as pd
 from colafier import __version__
 from colafier.audit import evidence, figures, headline
 from colafier.audit.actions import KEEP, RELABEL, WRONG
-from colafier.audit.decisions import undecided
+from colafier.audit.decisions import AT, undecided
 from colafier.files import whole
 from colafier.train import records
 
@@ -149,6 +149,7 @@ def content(run: Run) -> dict[str, Any]:
             "truth": None if truth is None else _places(truth, place),
         },
         "median_lid": round(float(np.median(there)), 2) if len(there) else None,
+        "applied": {} if open_rows.all() else lines.loc[~open_rows, AT].to_dict(),
         "to_review": int((lines["action"].ne(KEEP) & open_rows).sum()),
         "calibrated": run.calibrated,
         "applies": run.applies,

@@ -133,7 +133,10 @@ class Rows:
         place = torch.arange(len(rows)) - begin[came[rows]]  # (m,) number within the class
         wanted = (counts * fraction).round().long().minimum((counts - 1).clamp(min=0))  # (c,)
         held = rows[place < wanted[came[rows]]]
-        return held[self.labelled[held]].sort().values
+        outside = self.labelled.clone()
+        outside[held] = False
+        learned = torch.unique(self.given[outside])  # decisions may move all others of a class
+        return held[self.labelled[held] & torch.isin(self.given[held], learned)].sort().values
 
     def predict(self, module: nn.Module, rows: Tensor | None = None) -> Tensor:
         """Probabilities (n or len(rows), c) on rows without augmentation, float32 on the CPU.

@@ -125,14 +125,17 @@ class Normalize:
             variance = (share * (levels - mean[:, None]).square()).sum(1)  # (c,)
         else:
             over = [i for i in range(x.ndim) if i != 1]
-            variance, mean = torch.var_mean(x.double(), over, correction=0)
+            variance, mean = torch.empty(2, x.shape[1], dtype=torch.double)
+            for some in torch.split(torch.arange(x.shape[1]), 64):  # all as doubles would be large
+                part = x[:, some].double()
+                variance[some], mean[some] = torch.var_mean(part, over, correction=0)
         std = torch.where(variance > 0, variance.sqrt(), 1.0)
         return cls(mean.float(), std.float())
 
     def __call__(self, x: Tensor) -> Tensor:
         """Images in [0, 1], or vectors, normalized."""
         shape = (-1,) + (1,) * (x.ndim - 2)
-        return (x - self.mean.to(x).view(shape)) / self.std.to(x).view(shape)
+        return (x - self.mean.to(x).view(shape)).div_(self.std.to(x).view(shape))
 
 
 def render(x: Tensor, view: View, draws: Draws, normalize: Normalize) -> Tensor:

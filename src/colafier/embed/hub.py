@@ -56,7 +56,7 @@ class HubImages:
         library = required("transformers", EXTRAS["image"])
         required("PIL.Image", EXTRAS["image"])
         self.name, self.size = name, size
-        self.key = f"transformers image {fingerprint(folder)} square {size}"
+        self.key = f"transformers image {fingerprint(folder)} bicubic {size}"
         with offline():
             self.processor = _load(library.AutoImageProcessor, folder)
         self.model, missing = _load_model(library, folder)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from colafier.audit.actions import KEEP, UNUSABLE
-from colafier.audit.decisions import AT, Choice, Decision, Review, classes_of, stamp
+from colafier.audit.decisions import Choice, Decision, Review, classes_of, stamp, undecided
 from colafier.data.contents import counted, listed
 
 
@@ -110,7 +110,7 @@ def chosen(lines: pd.DataFrame, *, everything: bool = False, limit: int | None =
     take = ~lines["reason"].str.startswith(UNUSABLE)
     if not everything:
         take &= lines["action"] != KEEP
-        take &= lines[AT] == "" if AT in lines else True
+        take &= undecided(lines)
     quality = (
         pd.to_numeric(lines["label_quality"], errors="coerce")
         .where(take)

@@ -31,6 +31,7 @@ class Method(nn.Module):
     year: ClassVar[int] = 0
     num_nets: ClassVar[int] = 1
     needs_noise_rate: ClassVar[bool] = False
+    goes_on: ClassVar[bool] = True  # whether a finished run can be trained on for more epochs
 
     views: tuple[str, ...] = ("weak",)
     net: Any  # whatever `setup` builds

@@ -37,6 +37,7 @@ class JointOptim(Method):
 
     reference = "Tanaka et al., Joint optimization framework for learning with noisy labels, CVPR"
     year = 2018
+    goes_on = False  # its second stage, from new weights, has a place and an end
 
     given: Tensor
 

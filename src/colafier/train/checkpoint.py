@@ -91,13 +91,18 @@ class Checkpoint:
         if changed := [f"{name}: {old} then, {new} now" for name, old, new in pairs if old != new]:
             raise CheckpointError(
                 f"the checkpoint {path} is from a run with other settings "
-                f"({'; '.join(changed)}); use those, or start over without resuming"
+                f"({'; '.join(changed)}); use those, or remove it to start over"
             )
 
 
 def epochs_done(path: Path) -> int:
     """How many epochs a checkpoint has behind it."""
     return len(_read(path)["epochs"])
+
+
+def epochs_planned(path: Path) -> int:
+    """How many epochs the run of a checkpoint was to have."""
+    return int(_read(path)["run"]["epochs"])
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -168,9 +168,9 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); remove it, or run again") from error
+        raise ValueError(f"{path} is damaged ({error}); put it back, or run again") from error
     if not isinstance(found, dict):
-        raise ValueError(f"{path} is not a file of a run; remove it, or run again")
+        raise ValueError(f"{path} is not a file of a run; put it back, or run again")
     return found
 
 

@@ -36,7 +36,7 @@ function matching() {
   const words = $("f-search").value.trim().toLowerCase();
   return order($("f-sort").value).filter((row) =>
     wanted.every(([column, value]) => column[row] === Number(value)) &&
-    (!decided || decisions.has(row) === (decided === "yes")) && (!words || textOf(row).includes(words)));
+    (!decided || isDecided(row) === (decided === "yes")) && (!words || textOf(row).includes(words)));
 }
 
 function listed() { return view.mode === "gallery" ? view.rows.filter((row) => evidence.has(row)) : view.rows; }
@@ -131,7 +131,7 @@ function select(row) {
 function step(by, open) {
   const rows = listed();
   let place = rows.indexOf(view.selected);
-  do place += by; while (open && place < rows.length && decisions.has(rows[place]));
+  do place += by; while (open && place < rows.length && isDecided(rows[place]));
   if (place >= 0 && place < rows.length) { select(rows[place]); return true; }
   return false;
 }

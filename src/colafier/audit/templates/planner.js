@@ -43,7 +43,7 @@ function planChart(found, n, rows) {
 }
 
 function renderPlanner() {
-  const rows = view.rows.filter((row) => !decisions.has(row) && C.quality[row] !== null), box = $("planner");
+  const rows = view.rows.filter((row) => !isDecided(row) && C.quality[row] !== null), box = $("planner");
   const head = el("h3", {}, "What is it worth to look at more rows?");
   if (!rows.length) { box.replaceChildren(head, el("p", {}, "No row of this list is left to decide.")); return; }
   const found = plan(rows), n = Math.max(1, Math.min(wanted, rows.length)), all = found.mean[rows.length];

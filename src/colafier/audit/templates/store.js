@@ -7,6 +7,7 @@ const past = [];
 const watchers = [];
 let kept = true;
 
+const isDecided = (row) => decisions.has(row) || row in D.applied;  // here, or in a review before this run
 const now = () => new Date().toISOString().replace(/\.\d+Z$/, "Z");
 
 function changed(row) {
@@ -60,7 +61,7 @@ function restore() {
   decisions.clear();
   past.length = 0;
   if (Array.isArray(stored)) stored.forEach((entry) => {
-    if (Array.isArray(entry) && sound(entry[0], entry[1])) decisions.set(entry[0], entry[1]);
+    if (Array.isArray(entry) && sound(entry[0], entry[1]) && !(entry[1].at <= D.applied[entry[0]])) decisions.set(entry[0], entry[1]);
   });
   [...decisions].sort((a, b) => (a[1].at < b[1].at ? -1 : 1)).forEach(([row]) => past.push([row, undefined]));
 }
