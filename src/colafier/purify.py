@@ -120,11 +120,8 @@ def purify(
         trusted = None if decided is None else decided.trusted(rows.rows)
         how = _recipe(options, rows, len(classes))
         start = None
-        if resume and decided is not None and (out / checkpoint.NAME).exists():
-            how = replace(how, epochs=checkpoint.epochs_planned(out / checkpoint.NAME))
-        elif earlier is not None and (start := _start(earlier, how.method, classes, say)):
-            more = ceil(MORE_EPOCHS * how.epochs)
-            how = replace(how, epochs=checkpoint.epochs_done(start) + more)
+        if earlier is not None:
+            how, start = _going_on(how, earlier, out if resume else None, classes, say)
     try:
         if not resume:
             run_folder.clear(out)
@@ -253,18 +250,31 @@ def _recipe(options: Options, rows: Numbers, num_classes: int) -> fitting.Recipe
     return how
 
 
-def _start(earlier: Path, method: str, classes: Sequence[str], say: Say) -> Path | None:
-    """The checkpoint of an earlier run, if it is there and can learn what is new."""
-    path = earlier / checkpoint.NAME
-    if not methods.find(method).goes_on:
-        say(f"{method} cannot be trained on: training starts anew")
-    elif not path.exists():
-        say(f"{path} is gone: training starts anew")
+def _going_on(
+    how: fitting.Recipe, earlier: Path, resumed: Path | None, classes: Sequence[str], say: Say
+) -> tuple[fitting.Recipe, Path | None]:
+    """The recipe of a run that is trained on, and the checkpoint that it begins with, if any.
+
+    Args:
+        how: The recipe of a whole run.
+        earlier: Folder of the run to train on from.
+        resumed: Folder of this run, if it was begun before: then its own checkpoint counts.
+        classes: Those of now.
+        say: Is told why training starts anew, if it must.
+    """
+    if resumed is not None and (resumed / checkpoint.NAME).exists():
+        return replace(how, epochs=checkpoint.epochs_planned(resumed / checkpoint.NAME)), None
+    start = earlier / checkpoint.NAME
+    if not methods.find(how.method).goes_on:
+        say(f"{how.method} cannot be trained on: training starts anew")
+    elif not start.exists():
+        say(f"{start} is gone: training starts anew")
     elif run_folder.read_config(earlier).get("classes") != list(classes):
         say("the classes are not those of before: training starts anew")
     else:
-        return path
-    return None
+        more = ceil(MORE_EPOCHS * how.epochs)
+        return replace(how, epochs=checkpoint.epochs_done(start) + more), start
+    return how, None
 
 
 def _about_rows(rows: Numbers) -> str:

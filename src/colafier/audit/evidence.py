@@ -191,7 +191,10 @@ def _pool(known: Known, asked: Tensor) -> Tensor:
 def _features(known: Known, rows: Tensor) -> Tensor:
     """Standardized vectors, or what the last linear layer of the classifier takes (r, d)."""
     if known.x.dim() == 2:
-        return known.normalize(known.x[rows].float())
+        z = torch.empty(len(rows), known.x.shape[1])
+        for to, some in zip(torch.split(z, CHUNK), torch.split(rows, CHUNK), strict=True):
+            to.copy_(known.normalize(known.x[some].float()))  # no second copy of all rows
+        return z
     linear = [part for part in known.classifier.modules() if isinstance(part, nn.Linear)]
     if not linear:
         return known.normalize(as_float(known.x[rows])).flatten(1)
