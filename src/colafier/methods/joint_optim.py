@@ -37,7 +37,7 @@ class JointOptim(Method):
 
     reference = "Tanaka et al., Joint optimization framework for learning with noisy labels, CVPR"
     year = 2018
-    goes_on = False  # its second stage, from new weights, has a place and an end
+    goes_on = False  # stages and the window of label means are cut to the length of the run
 
     given: Tensor
 
