@@ -31,10 +31,11 @@ SHOWN = {
 
 def settings_for(method: str, seed: int, args: argparse.Namespace) -> Settings:
     """The same conditions for all, apart from the method's own settings."""
+    given = {"method": method, "seed": seed, "lr_floor": args.lr_floor}
     if not args.fm_mini:
-        return resolve("digits", {"method": method, "seed": seed})
+        return resolve("digits", given)
     own = {"warmup": 3, "ramp": 5} if method == "colafier" else {}
-    return resolve(None, {**fm_mini.conditions(), "method": method, "seed": seed}, own)
+    return resolve(None, {**fm_mini.conditions(), **given}, own)
 
 
 def line_of(record: dict[str, Any]) -> dict[str, Any]:
@@ -71,6 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--methods", nargs="+", default=methods.available())
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--lr-floor", type=float, default=1.0, help="as of colafier train")
     parser.add_argument("--fm-mini", action="store_true", help="Fashion-MNIST instead of digits")
     args = parser.parse_args()
 

@@ -68,6 +68,7 @@ def test_hyper_parameters_are_complete() -> None:
         ({"lr": "fast"}, {}, "lr must be a number"),
         ({"lr": float("nan")}, {}, "lr must be at least 0, not nan"),
         ({"limit": 0}, {}, "limit must be at least 2"),
+        ({"lr_floor": 1.5}, {}, "lr_floor must be from 0 to 1, not 1.5"),
         ({"epochs": 0}, {}, "epochs must be at least 1"),
         ({"batch_size": 7, "devices": 4}, {}, "at least 8"),
         ({"hyper": {}}, {}, "no setting 'hyper'"),

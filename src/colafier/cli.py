@@ -102,6 +102,10 @@ def train(
     epochs: Annotated[int | None, typer.Option(min=1)] = None,
     batch_size: Annotated[int | None, typer.Option(min=2)] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate of AdamW.")] = None,
+    lr_floor: Annotated[
+        float | None,
+        typer.Option(help="Share of it at the end, along a half cosine; 1: it stays constant."),
+    ] = None,
     weight_decay: Annotated[float | None, typer.Option()] = None,
     seed: Seed = None,
     limit: Limit = None,
@@ -141,8 +145,8 @@ def train(
 
     given = _given(
         source=source, data=data, limit=limit, pad_to=pad_to, noise=noise, method=method, net=net,
-        precision=precision, epochs=epochs, batch_size=batch_size, lr=lr, weight_decay=weight_decay,
-        flip=flip, seed=seed, devices=devices,
+        precision=precision, epochs=epochs, batch_size=batch_size, lr=lr, lr_floor=lr_floor,
+        weight_decay=weight_decay, flip=flip, seed=seed, devices=devices,
     )  # fmt: skip
     with mistakes_explained():
         if resume and overwrite:

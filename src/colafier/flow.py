@@ -53,7 +53,7 @@ class Pass:
     tag: str = "train"
     optimizers: tuple[str, ...] | None = None  # names of those that step; None: all
     restart: tuple[str, ...] = ()  # names of optimizers whose state is cleared first
-    lr_scale: float = 1.0
+    lr_scale: float | None = None  # of the optimizers' rates; None: as the run's falls
     batch_size: int | None = None  # None: the run's
     drop_last: bool = False
 

@@ -194,7 +194,9 @@ def _train(
         rows,
         net_factory(net, rows.row_shape, source.num_classes, settings.precision),
         epochs=settings.epochs,
-        optimizer=OptimizerSettings(lr=settings.lr, weight_decay=settings.weight_decay),
+        optimizer=OptimizerSettings(
+            lr=settings.lr, weight_decay=settings.weight_decay, lr_floor=settings.lr_floor
+        ),
         seed=settings.seed,
         processes=processes,
         folder=folder,

@@ -37,6 +37,7 @@ class Settings:
     epochs: int = 200
     batch_size: int = 128
     lr: float = 0.001
+    lr_floor: float = 1.0  # where the learning rate ends, along a half cosine; 1: constant
     weight_decay: float = 0.001
     flip: bool = True  # whether a mirrored image keeps its class
     seed: int = 1
@@ -47,6 +48,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
+        if not 0 <= self.lr_floor <= 1:
+            raise ValueError(f"lr_floor must be from 0 to 1, not {self.lr_floor}")
         if self.batch_size < ROWS_PER_DEVICE * self.devices:
             raise ValueError(
                 f"batches of {self.batch_size} rows are too small for {self.devices} devices; "

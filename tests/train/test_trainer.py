@@ -82,6 +82,27 @@ def test_an_epoch_is_its_passes_in_order() -> None:
     assert len(set(draws)) == 6
 
 
+class Rates(Phases):
+    """Writes down the learning rate of each step."""
+
+    def update(self, batch: Batch, engine: Engine) -> Terms:
+        terms = super().update(batch, engine)
+        (optimizer,) = engine.optimizers.values()  # type: ignore[attr-defined]
+        self.said.append((f"rate of {batch.tag}", optimizer.param_groups[0]["lr"]))
+        return terms
+
+    def rates(self, tag: str) -> list[float]:
+        return list(dict.fromkeys(said[1] for said in self.said if said[0] == f"rate of {tag}"))
+
+
+@pytest.mark.parametrize(("floor", "expected"), [(1.0, [0.2]), (0.1, [0.2, 0.155, 0.065])])
+def test_the_rate_falls_where_the_pass_has_none(floor: float, expected: list[float]) -> None:
+    method = Rates()
+    train(method, optimizer=OptimizerSettings(lr=0.2, lr_floor=floor))
+    assert method.rates("train") == pytest.approx(expected)
+    assert method.rates("warm") == [0.1]
+
+
 def test_terms_are_means_over_rows() -> None:
     method = Phases()
     epoch = train(method, epochs=1).epochs[0]

@@ -109,7 +109,7 @@ class CAL(Method):
         """Epochs of the first net, the last of them at a low rate, then those of the second."""
         if epoch < self.first_epochs:
             calm = epoch >= self.first_epochs - max(1, round(self.first_epochs * 6 / 66))
-            yield Pass(optimizers=("first",), lr_scale=PROXY_RATE if calm else 1.0)
+            yield Pass(optimizers=("first",), lr_scale=PROXY_RATE if calm else None)
             return
         if not self.corrects:
             given, proxies = train.given[train.labelled], self.proxies.values.cpu()[train.labelled]

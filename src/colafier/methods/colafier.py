@@ -150,7 +150,9 @@ class CoLafier(Method):
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """One walk over the labelled rows that are not held out; these open or close the gate."""
         rows = gate.trained_on(train) if self.choices.holdout else None
-        yield Pass(rows, lr_scale=cosine(epoch, self.epochs, self.choices.rate_floor))
+        floor = self.choices.rate_floor
+        own = None if floor == 1 else cosine(epoch, self.epochs, floor)
+        yield Pass(rows, lr_scale=own)
         if epoch + 1 >= self.warmup_epochs:
             self._survey(train)
 

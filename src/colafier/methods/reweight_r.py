@@ -92,7 +92,7 @@ class ReweightR(WithRowLosses):
         yield Pass(
             trained_on(train, self.holdout),
             restart=("net",) if begins else (),
-            lr_scale=self.revision_rate if epoch >= self.revision_begin else 1.0,
+            lr_scale=self.revision_rate if epoch >= self.revision_begin else None,
         )
         held = held_out(train, self.holdout)
         noisy = train.predict(self.net, held)  # (m, c)

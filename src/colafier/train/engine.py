@@ -42,14 +42,20 @@ class Engine:
         }
         self._active = tuple(self.optimizers)
 
-    def begin_pass(self, part: Pass) -> None:
-        """Choose optimizers and rates for a pass, and let each row be written once."""
+    def begin_pass(self, part: Pass, run_scale: float = 1.0) -> None:
+        """Choose optimizers and rates for a pass, and let each row be written once.
+
+        Args:
+            part: The pass.
+            run_scale: Scale of the rates where the pass has none of its own.
+        """
         self._active = self._known(part.optimizers, tuple(self.optimizers))
         for name in self._known(part.restart, ()):
             self.optimizers[name].state.clear()
+        scale = run_scale if part.lr_scale is None else part.lr_scale
         for name, optimizer in self.optimizers.items():
             for group, rate in zip(optimizer.param_groups, self._rates[name], strict=True):
-                group["lr"] = rate * part.lr_scale
+                group["lr"] = rate * scale
         for table in self._tables():
             table.begin_pass()
 

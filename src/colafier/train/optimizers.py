@@ -18,12 +18,13 @@ class OptimizerSettings:
     lr: float = 1e-3
     weight_decay: float = 1e-3
     momentum: float = 0.9  # of sgd
+    lr_floor: float = 1.0  # where all rates of the run end, along a half cosine; 1: constant
 
     def make(
         self, params: Iterable[nn.Parameter] | Iterable[dict[str, Any]], **overrides: float | str
     ) -> torch.optim.Optimizer:
         """An optimizer for these parameters with these settings, apart from the overrides."""
-        known = [f.name for f in fields(self)]
+        known = [f.name for f in fields(self) if f.name != "lr_floor"]
         if unknown := sorted(set(overrides) - set(known)):
             raise ValueError(f"no optimizer setting {unknown[0]!r}; there are {', '.join(known)}")
         chosen = replace(self, **overrides)  # type: ignore[arg-type]  # names are checked above

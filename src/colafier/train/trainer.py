@@ -15,6 +15,7 @@ import torch
 from colafier import seeds
 from colafier.flow import Batch, MakeNet, Pass, Peers, Terms, TrainSet
 from colafier.methods.base import Method
+from colafier.schedules import cosine
 from colafier.train import records
 from colafier.train.checkpoint import Checkpoint
 from colafier.train.engine import Engine
@@ -97,7 +98,8 @@ def fit(
     try:
         with bar:
             for epoch in range(len(history.epochs), epochs):
-                figures = _epoch(method, train, engine, epoch, seed, bar, score)
+                scale = cosine(epoch, epochs, settings.lr_floor)
+                figures = _epoch(method, train, engine, epoch, scale, seed, bar, score)
                 checkpoint.save(method, engine, [*history.epochs, figures])
                 history.epochs.append(figures)
                 journal.write(figures)
@@ -175,6 +177,7 @@ def _epoch(
     train: Walkable,
     engine: Engine,
     epoch: int,
+    run_scale: float,
     seed: int,
     bar: Bar,
     score: Score | None,
@@ -188,7 +191,7 @@ def _epoch(
         if steps == 0 and engine.processes.first:
             log.warning("epoch %d: the pass %r has no rows and is skipped", epoch, part.tag)
         method.train()
-        engine.begin_pass(part)
+        engine.begin_pass(part, run_scale)
         for step, batch in enumerate(train.batches(part, epoch, number)):
             terms = method.update(batch, engine)
             loss = engine.take_loss()
