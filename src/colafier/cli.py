@@ -191,11 +191,20 @@ def methods(
         return
     shown = Table("name", "year", "nets", "needs the noise rate", "reference")
     with mistakes_explained():
-        for name in available():
+        names = available()
+    broken = False
+    for name in names:
+        try:
             kind = find(name)
-            rate = "yes" if kind.needs_noise_rate else "no"
-            shown.add_row(name, str(kind.year), str(kind.num_nets), rate, kind.reference)
+        except ValueError as error:  # one broken file hides no other method
+            broken = True
+            shown.add_row(name, "", "", "", f"does not work: {error}")
+            continue
+        rate = "yes" if kind.needs_noise_rate else "no"
+        shown.add_row(name, str(kind.year), str(kind.num_nets), rate, kind.reference)
     console.print(shown)
+    if broken:
+        raise typer.Exit(2)
 
 
 @app.command()
@@ -241,7 +250,8 @@ def noise(
 
 def _explain(method: str) -> None:
     """What a method is, and what `--set` can change of it."""
-    console.print(inspect.getdoc(find(method)), soft_wrap=True)
+    kind = find(method)
+    console.print(f"{kind.reference} {kind.year}\n\n{inspect.getdoc(kind)}", soft_wrap=True)
     shown = Table("--set", "default")
     for key, (default, _) in hyper_parameters(method).items():
         shown.add_row(key, "must be given" if default is REQUIRED else str(default).lower())

@@ -75,6 +75,18 @@ def test_confident_learning_of_few_rows_and_a_class_without_any(n: int) -> None:
     assert ((quality >= 0) & (quality <= 1)).all()
 
 
+@needs_cleanlab
+def test_confident_learning_leaves_out_rows_without_probabilities() -> None:
+    p = LOGITS.softmax(1)
+    broken = p.clone()
+    broken[3], broken[4] = nan, 0.0
+    others = torch.ones(N, dtype=torch.bool)
+    others[3:5] = False
+    quality = confident_learning(broken, LABELS)
+    assert (quality[3:5] == 1).all()
+    assert torch.equal(quality[others], confident_learning(p[others], LABELS[others]))
+
+
 def test_without_cleanlab_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cleanlab.filter", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'colafier\[bench\]'"):

@@ -29,7 +29,7 @@ def ready(
 
 def split_by(method: DivideMix, train: Rows, judged: list[Tensor]) -> list[Pass]:
     """The passes after the warm-up if the nets judge so."""
-    method._judge = lambda net, _: judged[list(method.nets).index(net)]  # type: ignore[method-assign]
+    method._judge = lambda net, _: judged[list(method.net).index(net)]  # type: ignore[method-assign]
     return list(method.passes(3, train))
 
 
@@ -88,7 +88,7 @@ def test_trusted_rows_are_clean_and_rows_without_label_are_not() -> None:
     method, train = ready(given=given, trusted=trusted)
     wrong = nn.functional.one_hot((given + 1) % CLASSES, CLASSES).float()
     train.predict = lambda *_: torch.where(trusted[:, None], wrong, 1 / CLASSES)  # type: ignore[method-assign]
-    clean = method._judge(method.nets[0], train)
+    clean = method._judge(method.net[0], train)
     assert (clean[:6] == 0).all()
     assert (clean[30:] == 1).all()
     part = next(iter(method.passes(3, train)))
@@ -110,8 +110,8 @@ def test_the_loss_of_mixes_row_by_row(number: int) -> None:
     batch = next(iter(train.batches(part, 3, number)))
     paired = batch.paired
     assert paired is not None
-    own = [method.nets[number](view).softmax(1).detach() for view in batch.views]
-    all_guesses = [net(view).softmax(1).detach() for net in method.nets for view in paired.views]
+    own = [method.net[number](view).softmax(1).detach() for view in batch.views]
+    all_guesses = [net(view).softmax(1).detach() for net in method.net for view in paired.views]
     refined, guessed = [], []
     for i, row in enumerate(batch.index.tolist()):
         w = judged[1 - number][row]
@@ -123,7 +123,7 @@ def test_the_loss_of_mixes_row_by_row(number: int) -> None:
     terms = method.loss(batch)
     torch.manual_seed(5)
     mixed = mixup(torch.cat([*batch.views, *paired.views]), 2.0)
-    p = method.nets[number](mixed.x).softmax(1).detach()
+    p = method.net[number](mixed.x).softmax(1).detach()
     labeled = unlabeled = 0.0
     for i in range(4 * len(batch)):
         t = mixed.keep * targets[i] + (1 - mixed.keep) * targets[int(mixed.partner[i])]
@@ -141,14 +141,14 @@ def test_targets_have_no_gradient_and_the_other_net_does_not_learn() -> None:
     method, train = ready(unlabeled_weight=5.0)
     batch = first_batch(method, train)
     sum(method.loss(batch).values()).backward()  # type: ignore[union-attr]
-    assert all(p.grad is not None for p in method.nets[0].parameters())
-    assert all(p.grad is None for p in method.nets[1].parameters())
+    assert all(p.grad is not None for p in method.net[0].parameters())
+    assert all(p.grad is None for p in method.net[1].parameters())
 
 
 def test_warm_up_is_cross_entropy_with_a_penalty_on_confidence() -> None:
     method, train = ready(penalty=0.5)
     batch = first_batch(method, train, epoch=0)
-    p = method.nets[0](batch.x).softmax(1).detach()
+    p = method.net[0](batch.x).softmax(1).detach()
     ce = sum(-float(p[i, y].log()) for i, y in enumerate(batch.y)) / len(batch)
     negative_entropy = float((p * p.log()).sum()) / len(batch)
     terms = {name: term.item() for name, term in method.loss(batch).items()}
@@ -165,7 +165,7 @@ def test_the_unlabeled_loss_rises_after_the_warm_up_of_the_authors() -> None:
 def test_both_nets_are_deployed_with_mean_logits() -> None:
     method, train = ready()
     x = first_batch(method, train).x
-    first, second = method.nets
+    first, second = method.net
     torch.testing.assert_close(method(x), (first(x) + second(x)) / 2)
     assert method.members() == [first, second]
 

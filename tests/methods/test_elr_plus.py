@@ -37,7 +37,7 @@ def ready(epochs: int = 20, **settings: Any) -> Any:
 @pytest.mark.parametrize("number", [0, 1])
 def test_terms_row_by_row(number: int) -> None:
     method, _, batches = ready(momentum=0.6, weight=2.0)
-    batch, net, table = batches[number], method.nets[number], method.targets[number]
+    batch, net, table = batches[number], method.net[number], method.targets[number]
     table.values = 0.5 * torch.rand(ROWS, CLASSES).softmax(1)
     other = method.copies[1 - number](batch.x).softmax(1)
     targets = [0.6 * table.values[row] + 0.4 * other[i] for i, row in enumerate(batch.index)]
@@ -70,10 +70,10 @@ def test_each_pass_teaches_one_net_on_the_same_labels() -> None:
         engine.begin_pass(part)
         method.update(batch, engine)
         changed = {k for k, v in method.state_dict().items() if not torch.equal(v, before[k])}
-        assert any(k.startswith(f"nets.{number}") for k in changed)
+        assert any(k.startswith(f"net.{number}") for k in changed)
         assert any(k.startswith(f"copies.{number}") for k in changed)
         left = 1 - number
-        assert not any(k.startswith((f"nets.{left}", f"targets.{left}")) for k in changed)
+        assert not any(k.startswith((f"net.{left}", f"targets.{left}")) for k in changed)
 
 
 def test_the_decay_rises_from_nearly_nothing() -> None:
@@ -86,18 +86,18 @@ def test_the_decay_rises_from_nearly_nothing() -> None:
 
 def test_after_the_first_step_the_average_is_nearly_the_net() -> None:
     method, parts, batches = ready()
-    start = method.nets[0].head.weight.detach().clone()
+    start = method.net[0].head.weight.detach().clone()
     engine = Engine(method, OptimizerSettings(), Processes())
     engine.begin_pass(parts[0])
     method.update(batches[0], engine)
-    expected = start.lerp(method.nets[0].head.weight.detach(), 1 - 0.997 * math.exp(-5))
+    expected = start.lerp(method.net[0].head.weight.detach(), 1 - 0.997 * math.exp(-5))
     torch.testing.assert_close(method.copies[0].net.head.weight, expected)
 
 
 def test_both_nets_are_deployed_with_mean_logits() -> None:
     method, _, batches = ready()
     x = batches[0].x
-    first, second = method.nets
+    first, second = method.net
     torch.testing.assert_close(method(x), (first(x) + second(x)) / 2)
     assert method.members() == [first, second]
 

@@ -32,6 +32,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "new_method.py"
 
 
 def test_a_file_of_ones_own_is_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(methods.OWN_FILES, raising=False)
     assert "new_method" not in methods.available()
     monkeypatch.setenv(methods.OWN_FILES, str(EXAMPLE))
     assert "new_method" in methods.available()
@@ -63,6 +64,9 @@ def test_the_example_shows_up_in_the_command_line_and_trains(tmp_path: Path) -> 
     [
         ("absent.py", None, "no file"),
         ("ce.py", "", "rename"),
+        ("base.py", "", "rename"),
+        ("_pair.py", "", "rename"),
+        ("my method.py", "", "rename"),
         ("empty.py", "", "one Method"),
         ("broken.py", "import math\nmath.nothing\n", "broken.py, line 2: AttributeError"),
         ("unfinished.py", "class Mine(\n", r"unfinished.py: SyntaxError.*line 1"),
@@ -73,9 +77,20 @@ def test_a_file_that_is_no_method(
 ) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
-    monkeypatch.setenv(methods.OWN_FILES, str(tmp_path / name))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(methods.OWN_FILES, name)
     with pytest.raises(ValueError, match=said):
         methods.find(name.removesuffix(".py"))
+
+
+def test_two_files_of_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / "a" / "mine.py", tmp_path / "b" / "mine.py"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text("")
+    monkeypatch.setenv(methods.OWN_FILES, os.pathsep.join(map(str, paths)))
+    with pytest.raises(ValueError, match="there already: rename"):
+        methods.available()
 
 
 class Picky(Method):

@@ -26,7 +26,8 @@ def confident_learning(probabilities: Tensor, given: Tensor) -> Tensor:
         given: Given labels (n,).
     """
     find_label_issues = required("cleanlab.filter", "bench").find_label_issues
-    rows = (given >= 0).nonzero()[:, 0]  # (m,)
+    told = probabilities.isfinite().all(1) & (probabilities.sum(1) > 0)  # (n,)
+    rows = ((given >= 0) & told.to(given.device)).nonzero()[:, 0]  # (m,)
     quality = torch.ones(len(given))
     if len(rows) == 0:
         return quality
@@ -95,7 +96,8 @@ def knn_voting(features: Tensor, given: Tensor, neighbors: int = 10) -> Tensor:
         neighbors: Number of voters with the row itself, k.
 
     Note: SimiFeat repeats the vote on augmented images. Features are fixed here, so it is held
-        once. A vote counts from 0 to 1: rows that point the other way have none.
+        once; and only the ranking is here, without its thresholds for each class. A vote counts
+        from 0 to 1: rows that point the other way have none.
     """
     if neighbors < 2:
         raise ValueError(f"neighbors must be at least 2, not {neighbors}")

@@ -78,33 +78,44 @@ def _built_in() -> set[str]:
 
 def _own_files() -> dict[str, Path]:
     """Files of the user's own, by the name of their method."""
-    paths = [Path(text) for text in os.environ.get(OWN_FILES, "").split(os.pathsep) if text]
-    for path in paths:
+    files: dict[str, Path] = {}
+    for text in filter(None, os.environ.get(OWN_FILES, "").split(os.pathsep)):
+        path = Path(text).resolve()
+        name = path.stem
         if not path.is_file():
-            raise ValueError(f"{OWN_FILES} names {path}, where there is no file")
-        if path.stem in _built_in():
+            raise ValueError(f"{OWN_FILES} names {text}, where there is no file")
+        if name in _built_in() or files.get(name, path) != path:
             raise ValueError(f"{path} has the name of a method that is there already: rename it")
-    return {path.stem: path for path in paths}
+        if name == CONTRACT or name.startswith("_") or not name.isidentifier():
+            raise ValueError(f"{path} cannot be the name of a method: rename it")
+        files[name] = path
+    return files
 
 
 def _module(name: str) -> ModuleType:
     """The module of a method; a file of the user's own is loaded as if it were one of these."""
     whole = f"{__name__}.{name}"
     path = _own_files().get(name)
-    if path is None or whole in sys.modules:
-        return importlib.import_module(whole)
+    try:
+        if path is None or whole in sys.modules:
+            return importlib.import_module(whole)
+        return _load(whole, path)
+    except Exception as error:
+        place = _place(path or Path(__file__).parent / f"{name}.py", error)
+        raise ValueError(f"{place}: {type(error).__name__}: {error}") from error
+
+
+def _load(whole: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(whole, path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"{path} is not a Python file")
+        raise ValueError("this is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[whole] = module
     try:
         spec.loader.exec_module(module)
-    except BaseException as error:
+    except BaseException:
         del sys.modules[whole]
-        if not isinstance(error, Exception):
-            raise
-        raise ValueError(f"{_place(path, error)}: {type(error).__name__}: {error}") from error
+        raise
     return module
 
 

@@ -1,9 +1,18 @@
 """Learning from the rows with a small loss, which more often have a right label."""
 
+from math import inf
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from colafier.flow import MakeNet, TrainSet
+from colafier.methods._two_nets import SideBySide
+from colafier.schedules import plain_epochs
+from colafier.variants import within
+
 UNTOLD_RATE = 0.2  # where nobody says how many labels are wrong
+AUTHORS_RAMP = 10
 
 
 def dropped(noise_rate: float, progress: float, ramp_epochs: int) -> float:
@@ -43,3 +52,43 @@ def mean_over(chosen: Tensor, fewest: float = 0.0) -> Tensor:
         fewest: Divide by at least this many rows.
     """
     return chosen * (len(chosen) / max(float(chosen.sum()), fewest, 1.0))
+
+
+class SmallLossPair(SideBySide):
+    """Two nets that leave out ever more of the rows with a large loss, up to the noise rate.
+
+    Note: A ramp is too short if the nets know little at its end, as on a small data set: then rows
+        are left out by chance or by class. So it is not scaled to a shorter run as long as it fits.
+    Note: The share rises with every step, as the papers' formula does if epochs have fractions; the
+        authors' codes raise it from epoch to epoch.
+    """
+
+    needs_noise_rate = True
+
+    def __init__(self, *, noise_rate: float | None = None, ramp: int | None = None) -> None:
+        super().__init__()
+        within(noise_rate or 0, 0, 1, "noise_rate")
+        within(1 if ramp is None else ramp, 1, inf, "ramp")
+        self.noise_rate = UNTOLD_RATE if noise_rate is None else noise_rate
+        self.ramp = ramp
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """Both nets, and the length of the ramp in this run."""
+        super().setup(make_net, train, epochs)
+        usual = plain_epochs(AUTHORS_RAMP, epochs)
+        self.ramp_epochs = usual if self.ramp is None else self.ramp
+
+    def picked(self, losses: Tensor, progress: float, among: Tensor | None = None) -> Tensor:
+        """Weights of this process's rows (b,), whose mean is one over the rows of small loss.
+
+        Args:
+            losses: Of this process's rows (b,).
+            progress: Epochs done so far, with their fraction.
+            among: Only these rows of all processes compete, as a mask; None: all.
+        """
+        drop = dropped(self.noise_rate, progress, self.ramp_epochs)
+        return self.own(mean_over(small_loss(self.gather(losses), drop, among)))
+
+    def resolved(self) -> dict[str, Any]:
+        """The ramp in epochs of this run."""
+        return {"ramp": self.ramp_epochs}

@@ -1,17 +1,29 @@
-"""What methods that train two nets on the same batches have in common."""
+"""What methods with two nets have in common."""
+
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from colafier.flow import Batch, MakeNet, TrainSet
+from colafier.flow import Batch, MakeNet, MakeOptimizer, TrainSet
 from colafier.functional import cross_entropy
-from colafier.methods._pair import Pair
 from colafier.methods.base import Method
 from colafier.rows import RowTable
 
+# Tags of the passes in which the first and the second net learn; figures of "train" have no prefix
+TAGS = ("train", "second")
+
+
+class Pair(nn.ModuleList):
+    """Two nets; called as one classifier it gives their mean logits (b, c)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Mean logits (b, c)."""
+        return torch.stack([cast(Tensor, net(x)) for net in self]).mean(0)
+
 
 class TwoNets(Method):
-    """Two nets of one kind that start differently, and the last loss of each row.
+    """Two nets of one kind that start differently.
 
     Note: The papers score each net alone, which is what `members` gives. Deployed is the mean.
     """
@@ -19,13 +31,21 @@ class TwoNets(Method):
     num_nets = 2
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """Both nets, and a table for the losses."""
+        """Both nets."""
         self.net = Pair([make_net(), make_net()])
-        self.row_losses = RowTable(torch.zeros(train.n))
 
     def members(self) -> list[nn.Module]:
         """Each net alone."""
         return list(self.net)
+
+
+class SideBySide(TwoNets):
+    """Both nets see the same batches; the last loss of each row is kept."""
+
+    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
+        """Both nets, and a table for the losses."""
+        super().setup(make_net, train, epochs)
+        self.row_losses = RowTable(torch.zeros(train.n))
 
     def rows_now(self) -> dict[str, Tensor]:
         """Losses, since large ones are a sign of wrong labels."""
@@ -40,3 +60,11 @@ class TwoNets(Method):
         """Rows of all processes for which the nets guess different classes (all b,)."""
         first, second = (some.argmax(1) for some in logits)
         return self.gather(first != second)
+
+
+class InTurns(TwoNets):
+    """Each net learns in passes of its own, which have its tag and step its optimizer."""
+
+    def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
+        """One for each net."""
+        return {tag: make(net.parameters()) for tag, net in zip(TAGS, self.net, strict=True)}

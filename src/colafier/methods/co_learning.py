@@ -19,17 +19,15 @@ from colafier.variants import within
 TINY = 1e-12
 
 
-def similarity(rows: Tensor, others: Tensor, same: Tensor) -> Tensor:
-    """exp(-squared distance) of each of b rows to each of m others (b, m).
+def similarity(rows: Tensor) -> Tensor:
+    """exp(-squared distance) of each of n rows (n, d) to each other (n, n).
 
-    Args:
-        rows: (b, d).
-        others: (m, d).
-        same: Mask of pairs that are one row twice (b, m), whose distance has no gradient.
+    That of a row to itself has no gradient.
     """
-    lengths = rows.square().sum(1)[:, None] + others.square().sum(1)  # (b, m)
-    distance = lengths - 2 * rows @ others.T  # (b, m)
-    return torch.exp(-distance.masked_fill(same, 0).clamp(min=TINY))
+    lengths = rows.square().sum(1)  # (n,)
+    distance = lengths[:, None] + lengths - 2 * rows @ rows.T  # (n, n)
+    itself = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
+    return torch.exp(-distance.masked_fill(itself, 0).clamp(min=TINY))
 
 
 class CoLearning(WithRowLosses):
@@ -43,6 +41,8 @@ class CoLearning(WithRowLosses):
     Note: The structure loss can only draw rows together, and Adam makes even small ones of its
         gradients count. So nearness in the label-free head must be rare, which takes many features:
         with 64 in place of 512 the label head learned little on digits.
+    Note: A mix keeps at least half of a row. That changes nothing: which of two rows is called the
+        partner is drawn at random, and all mixes count alike.
     Note: As in the authors' code the structure loss has a step of its own that moves the label head
         only, with the whole learning rate.
     Note: The authors train with Adam, whose rate falls linearly from epoch 80 of 200 on, and color
@@ -91,31 +91,38 @@ class CoLearning(WithRowLosses):
         # Without the bias: it changes no distance, but Adam would make steps of rounding errors.
         unbiased = F.linear(features, self.net.head.weight)  # (b, c)
         self.row_losses.write(batch.index, cross_entropy(unbiased + self.net.head.bias, batch.y))
-        others, place = self._among_all(projected)
-        same = place[:, None] == torch.arange(len(others), device=place.device)  # (b, all b)
-        found = similarity(projected, others, same)  # (b, all b)
-        kept = similarity(unbiased, self._among_all(unbiased)[0], same)  # (b, all b)
-        return {"structure": -(found * (kept + TINY).log()).mean()}
+        found = similarity(self.gather(projected))  # (all b, all b)
+        kept = similarity(self._among_all(unbiased))  # (all b, all b)
+        return {"structure": self._shared(-(found * (kept + TINY).log()).mean(), batch)}
 
     def loss(self, batch: Batch) -> Terms:
         """Cross entropy of mixed rows, and contrast between two strong views."""
         mixed = mixup(batch.x, self.mix_alpha)
         labels = losses.mixed(self.net(mixed.x), batch.y, batch.y[mixed.partner], mixed.keep)
-        return {"labels": labels.mean(), "contrast": self._contrast(batch.views[1:]).mean()}
+        contrast = self._shared(self._contrast(batch.views[1:]).mean(), batch)
+        return {"labels": labels.mean(), "contrast": contrast}
 
     def _contrast(self, views: tuple[Tensor, ...]) -> Tensor:
-        """How hard it is to tell the other view of a row from all other rows, NT-Xent (2b,)."""
-        anchors = self.projector(self.net.backbone(torch.cat(views)))  # (2b, d)
-        (first, place), (second, _) = (self._among_all(view) for view in anchors.chunk(2))
-        others, n = torch.cat([first, second]), len(first)  # (2n, d)
-        place = torch.cat([place, place + n])  # (2b,) where the anchors are among the others
-        cosines = F.normalize(anchors) @ F.normalize(others).T  # (2b, 2n)
-        itself = place[:, None] == torch.arange(2 * n, device=place.device)  # (2b, 2n)
-        logits = (cosines / self.temperature).masked_fill(itself, -torch.inf)
-        return cross_entropy(logits, (place + n) % (2 * n))
+        """How hard it is to tell the other view of a row from all other rows, NT-Xent (2n,)."""
+        projected = self.projector(self.net.backbone(torch.cat(views)))  # (2b, d)
+        anchors = torch.cat([self._among_all(view) for view in projected.chunk(2)])  # (2n, d)
+        places = torch.arange(len(anchors), device=anchors.device)  # (2n,)
+        directions = F.normalize(anchors)  # (2n, d)
+        logits = directions @ directions.T / self.temperature  # (2n, 2n)
+        itself = places[:, None] == places
+        return cross_entropy(logits.masked_fill(itself, -torch.inf), places.roll(len(places) // 2))
 
-    def _among_all(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows of all processes, and where this one's are, which alone have a gradient."""
+    def _among_all(self, rows: Tensor) -> Tensor:
+        """Rows of all processes (all b, d), of which this one's have a gradient."""
         every = self.gather(rows)  # (all b, d)
         place = self.own(torch.arange(len(every), device=rows.device))  # (b,)
-        return every.index_copy(0, place, rows), place
+        return every.index_copy(0, place, rows)
+
+    def _shared(self, value: Tensor, batch: Batch) -> Tensor:
+        """A mean over pairs of all rows, where each process has the gradient of its own rows only.
+
+        The engine weights gradients with the process's share of the rows. These are no mean over
+        its rows but a part of the whole, so the weight is taken out again.
+        """
+        rows = len(self.gather(batch.index))
+        return value.detach() + (value - value.detach()) * (rows / len(batch))

@@ -6,15 +6,14 @@ from typing import Any
 import torch
 
 from colafier.flow import Batch, MakeNet, Terms, TrainSet
-from colafier.methods._small_loss import UNTOLD_RATE, dropped, mean_over, small_loss
-from colafier.methods._two_nets import TwoNets
+from colafier.methods._small_loss import SmallLossPair
 from colafier.schedules import plain_epochs
 from colafier.variants import within
 
-AUTHORS_RAMP, AUTHORS_WARMUP = 10, 20
+AUTHORS_WARMUP = 20
 
 
-class CoTeachingPlus(TwoNets):
+class CoTeachingPlus(SmallLossPair):
     """Two nets teach each other with rows of small loss, but only where they disagree.
 
     That keeps them from becoming one and the same net.
@@ -28,32 +27,29 @@ class CoTeachingPlus(TwoNets):
     Note: Where the nets agree on the whole batch, the step is one of Co-teaching. The authors' code
         then takes all rows early in training and none later, by a product of two counters.
     Note: Their code applies softmax twice after the warm-up, which makes gradients tiny; here cross
-        entropy gets logits. They train with Adam as in Co-teaching, without augmentation.
+        entropy gets logits. They train with Adam as in Co-teaching, without augmentation, and their
+        code divides by the number of rows twice, as there.
+    Note: Of a few disputed rows at least one is learned from; the authors' code takes all of them
+        where the share to keep is less than one row.
     """
 
     reference = (
         "Yu et al., How does disagreement help generalization against label corruption?, ICML"
     )
     year = 2019
-    needs_noise_rate = True
 
     def __init__(
         self, *, noise_rate: float | None = None, ramp: int | None = None, warmup: int | None = None
     ) -> None:
-        super().__init__()
-        within(noise_rate or 0, 0, 1, "noise_rate")
-        within(1 if ramp is None else ramp, 1, inf, "ramp")
+        super().__init__(noise_rate=noise_rate, ramp=ramp)
         within(0 if warmup is None else warmup, 0, inf, "warmup")
-        self.noise_rate = UNTOLD_RATE if noise_rate is None else noise_rate
-        self.ramp = ramp
         self.warmup = warmup
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, and the lengths of ramp and warm-up in this run."""
         super().setup(make_net, train, epochs)
-        ramp, warmup = (plain_epochs(authors, epochs) for authors in (AUTHORS_RAMP, AUTHORS_WARMUP))
-        self.ramp_epochs = ramp if self.ramp is None else self.ramp
-        self.warmup_epochs = warmup if self.warmup is None else self.warmup
+        usual = plain_epochs(AUTHORS_WARMUP, epochs)
+        self.warmup_epochs = usual if self.warmup is None else self.warmup
 
     def loss(self, batch: Batch) -> Terms:
         """Cross entropy of each net over the rows that the other one picks among the disputed."""
@@ -62,9 +58,8 @@ class CoTeachingPlus(TwoNets):
         disagree = self.disagree(logits)  # (all b,)
         everything = batch.epoch < self.warmup_epochs or not disagree.any()
         disputed = torch.ones_like(disagree) if everything else disagree
-        drop = dropped(self.noise_rate, batch.progress, self.ramp_epochs)
-        by_first = self.own(mean_over(small_loss(self.gather(first), drop, disputed)))  # (b,)
-        by_second = self.own(mean_over(small_loss(self.gather(second), drop, disputed)))  # (b,)
+        by_first = self.picked(first, batch.progress, disputed)  # (b,)
+        by_second = self.picked(second, batch.progress, disputed)  # (b,)
         return {
             "first": (by_second * first).mean(),
             "second": (by_first * second).mean(),
@@ -73,4 +68,4 @@ class CoTeachingPlus(TwoNets):
 
     def resolved(self) -> dict[str, Any]:
         """Ramp and warm-up in epochs of this run."""
-        return {"ramp": self.ramp_epochs, "warmup": self.warmup_epochs}
+        return {**super().resolved(), "warmup": self.warmup_epochs}

@@ -4,11 +4,11 @@ from math import inf
 
 from colafier.flow import Batch, Terms
 from colafier.methods._small_loss import mean_over
-from colafier.methods._two_nets import TwoNets
+from colafier.methods._two_nets import SideBySide
 from colafier.variants import within
 
 
-class Decoupling(TwoNets):
+class Decoupling(SideBySide):
     """Disagreement says when to learn from a row, cross entropy with the given label says how.
 
     Args:

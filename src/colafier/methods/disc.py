@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from colafier.flow import Batch, MakeNet, Terms, TrainSet
 from colafier.functional import cross_entropy, gce
@@ -40,8 +39,9 @@ class Disc(Method):
         The defaults are the code's. The authors have other values for some noises: warm-up of 15
         epochs for instance noise, momentum 0.95 for asymmetric and heavy noise, margin 0.3 for
         light noise, hard weight 0.2 for heavy noise. They train with SGD without momentum, the
-        rate divided by 10 after 80 and 160 epochs. A person's labels count as clean. `purify` asks
-        the classifier, as it can say more than the labels of those rows that were relabeled.
+        rate divided by 10 after 80 and 160 epochs; another version of their code caps thresholds at
+        0.90, not 0.99. A person's labels count as clean. `purify` asks the classifier, as it can
+        say more than the labels of those rows that were relabeled.
     """
 
     reference = (
@@ -101,7 +101,7 @@ class Disc(Method):
         return {
             "clean": ((groups == CLEAN) * losses).mean(),
             "hard": self.hard_weight * ((groups == HARD) * robust).mean(),
-            "mixed": self._mixed(batch, groups != NEITHER),
+            "mixed": self._mixed(batch, views, groups != NEITHER),
         }
 
     def resolved(self) -> dict[str, Any]:
@@ -132,15 +132,27 @@ class Disc(Method):
         new = self.keep * old + (1 - self.keep) * p.max(2).values  # (b, 2)
         self.thresholds.write(batch.index, new)
 
-    def _mixed(self, batch: Batch, chosen: Tensor) -> Tensor:
-        """Mean loss of mixes of the chosen rows, for each view with mixes of its own; a scalar."""
+    def _mixed(self, batch: Batch, logits: tuple[Tensor, ...], chosen: Tensor) -> Tensor:
+        """Mean loss of mixes of the chosen rows, for each view with mixes of its own; a scalar.
+
+        A lone row can only be mixed with itself, and its logits are known. BatchNorm would refuse a
+        batch of one.
+
+        Args:
+            batch: The rows.
+            logits: Of their views, two of (b, c).
+            chosen: Mask (b,).
+        """
         share = self.gather(chosen.float()).mean()  # of all processes' rows
         total = torch.zeros((), device=share.device)
         if not chosen.any():
             return total
         labels = self.labels[batch.index][chosen]  # (m,)
-        for view in batch.views:
+        for view, unmixed in zip(batch.views, logits, strict=True):
+            if len(labels) == 1:
+                total = total + cross_entropy(unmixed[chosen], labels).sum()
+                continue
             mixed = mixup(view[chosen], self.alpha)
             targets = mixed_labels(labels, mixed, self.num_classes)  # (m, c)
-            total = total + F.cross_entropy(self.net(mixed.x), targets, reduction="sum")
+            total = total + cross_entropy(self.net(mixed.x), targets).sum()
         return total / len(batch) / share

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
+from colafier.flow import Batch, MakeNet, Pass, Passes, Terms, TrainSet
 from colafier.functional import cross_entropy
 from colafier.inference import evaluating
 from colafier.methods._class_prior import prior_loss
-from colafier.methods._pair import TAGS, Pair
-from colafier.methods.base import Method
+from colafier.methods._two_nets import TAGS, InTurns
 from colafier.mixing import mixup
 from colafier.rows import RowTable
 from colafier.schedules import scaled
@@ -25,7 +24,7 @@ from colafier.variants import within
 AUTHORS_EPOCHS = 300
 
 
-class DivideMix(Method):
+class DivideMix(InTurns):
     """Two nets, semi-supervised: what the other net finds clean is labeled, the rest is not.
 
     Args:
@@ -42,18 +41,18 @@ class DivideMix(Method):
         lambda_u is 0 for the authors' asymmetric noise and 20 % symmetric noise, 25 for more (their
         code's default) and 50 for 90 %. The penalty is theirs for asymmetric noise only; without it
         losses fall into no two groups there. Both defaults are meant for noise that depends on the
-        class or the row. Averages of losses over epochs, which the authors use at 90 % noise, are
-        left out. They train with SGD, the rate divided by 10 in the middle. Guesses are made in
-        eval mode, and rows that came without a label join the unlabeled ones. If no more than a
-        few labels are found clean, the nearest to it are added, so that there is a step to take.
-        In short runs on few rows the scaled warm-up is a handful of steps: set a longer one.
+        class or the row. What the authors do at 90 % noise, averages of losses over epochs and a
+        threshold of 0.6, is left out. They train with SGD, the rate divided by 10 in the middle.
+        Guesses are made in eval mode, and rows that came without a label join the unlabeled ones.
+        If no more than a few labels are found clean, the nearest to it are added, so that there is
+        a step to take. In short runs on few rows the scaled warm-up is a handful of steps: set a
+        longer one.
     """
 
     reference = (
         "Li, Socher, Hoi, DivideMix: Learning with noisy labels as semi-supervised learning, ICLR"
     )
     year = 2020
-    num_nets = 2
     views = ("weak", "weak")
 
     def __init__(
@@ -88,17 +87,13 @@ class DivideMix(Method):
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Two nets, and what each of them thinks of the given labels."""
+        super().setup(make_net, train, epochs)
         self.num_classes = train.num_classes
         self.warmup_epochs = (
             scaled(10, epochs, AUTHORS_EPOCHS) if self.warmup is None else self.warmup
         )
         self.ramp_epochs = scaled(16, epochs, AUTHORS_EPOCHS) if self.ramp is None else self.ramp
-        self.nets = Pair([make_net(), make_net()])
         self.clean = RowTable(torch.ones(train.n, 2))  # probability, by each net's losses
-
-    def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
-        """One for each net."""
-        return {tag: make(net.parameters()) for tag, net in zip(TAGS, self.nets, strict=True)}
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """Each net in turn; after the warm-up both split the rows before either of them learns."""
@@ -106,7 +101,7 @@ class DivideMix(Method):
             for tag in TAGS:
                 yield Pass(tag=tag, optimizers=(tag,))
             return
-        for number, net in enumerate(self.nets):
+        for number, net in enumerate(self.net):
             self.clean.values[:, number] = self._judge(net, train).to(self.clean.values.device)
         for number, tag in enumerate(TAGS):
             labeled = self._labeled(self.clean.values[:, 1 - number].cpu(), train)
@@ -122,7 +117,7 @@ class DivideMix(Method):
         """MixMatch of labeled and unlabeled rows; plain training in the warm-up."""
         number = TAGS.index(batch.tag)
         if batch.epoch < self.warmup_epochs:
-            return self._plain(self.nets[number](batch.x), batch.y)
+            return self._plain(self.net[number](batch.x), batch.y)
         x = list(batch.views)
         targets = [self._refined(batch, number)] * len(x)  # each (b, c)
         if batch.paired is not None:
@@ -131,7 +126,7 @@ class DivideMix(Method):
         mixed = mixup(torch.cat(x), self.alpha)
         own = torch.cat(targets)  # (m, c)
         target = mixed.keep * own + (1 - mixed.keep) * own[mixed.partner]
-        logits = self.nets[number](mixed.x)  # (m, c)
+        logits = self.net[number](mixed.x)  # (m, c)
         p = logits.softmax(1)
         first = len(batch) * len(batch.views)  # these are mostly labeled
         terms = {
@@ -147,14 +142,6 @@ class DivideMix(Method):
         """lambda_u after so many epochs: it rises from 0 at the end of the warm-up."""
         done = (progress - self.warmup_epochs) / self.ramp_epochs
         return self.unlabeled_weight * min(max(done, 0.0), 1.0)
-
-    def deployed(self) -> nn.Module:
-        """Both nets, with the mean of their logits."""
-        return self.nets
-
-    def members(self) -> list[nn.Module]:
-        """Each net alone."""
-        return list(self.nets)
 
     def resolved(self) -> dict[str, Any]:
         """Warm-up and ramp in epochs of this run."""
@@ -182,24 +169,26 @@ class DivideMix(Method):
 
     def _labeled(self, clean: Tensor, train: TrainSet) -> Tensor:
         """Rows that keep their label (n,), as a mask: at least enough for one step."""
-        enough = min(self.batch_size, int(train.labelled.sum()))
-        least = clean[train.labelled].topk(enough).values.min()
-        return train.labelled & ((clean > self.threshold) | (clean >= least))
+        rows = train.labelled.nonzero()[:, 0]  # (m,)
+        enough = min(self.batch_size, len(rows))
+        labeled = train.labelled & (clean > self.threshold)
+        labeled[rows[clean[rows].topk(enough).indices]] = True
+        return labeled
 
     def _refined(self, batch: Batch, number: int) -> Tensor:
         """Given labels as far as the other net finds them clean, else the own guess (b, c)."""
         clean = self.clean[batch.index][:, 1 - number, None]  # (b, 1)
         given = F.one_hot(batch.y, self.num_classes)  # (b, c)
-        guess = self._mean_guess(batch, [self.nets[number]])
+        guess = self._mean_guess(batch, [self.net[number]])
         return self._sharpen(clean * given + (1 - clean) * guess)
 
     def _guessed(self, batch: Batch) -> Tensor:
         """What both nets make of the rows (b, c)."""
-        return self._sharpen(self._mean_guess(batch, list(self.nets)))
+        return self._sharpen(self._mean_guess(batch, list(self.net)))
 
     def _mean_guess(self, batch: Batch, nets: list[nn.Module]) -> Tensor:
         """Mean probabilities over nets and views (b, c)."""
-        with evaluating(self.nets):
+        with evaluating(self.net):
             guesses = [net(view).softmax(1) for net in nets for view in batch.views]
         return torch.stack(guesses).mean(0)
 

@@ -23,7 +23,8 @@ class EarlyLearning(WithRowLosses):
 
     Note: The defaults are the authors' for symmetric noise on CIFAR-10; for asymmetric noise they
         have 0.9 and 1. The loss may become negative, as it should. They train with SGD and weight
-        decay 0.001, the rate divided by 100 after a third and two thirds of 120 epochs.
+        decay 0.001, the rate divided by 100 after a third and two thirds of 120 epochs; for
+        symmetric noise their code restarts a cosine every 10 of 150 epochs instead.
     """
 
     reference = (

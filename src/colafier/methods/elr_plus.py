@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from colafier.ema import Averaged
-from colafier.flow import Batch, Engine, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
+from colafier.flow import Batch, Engine, MakeNet, Pass, Passes, Terms, TrainSet
 from colafier.functional import cross_entropy, early_learning
-from colafier.methods._pair import TAGS, Pair
-from colafier.methods.base import Method
+from colafier.methods._two_nets import TAGS, InTurns
 from colafier.mixing import mixed_labels, mixup
 from colafier.rows import RowTable
 from colafier.schedules import scaled
@@ -19,7 +18,7 @@ from colafier.variants import within
 AUTHORS_EPOCHS = 200
 
 
-class EarlyLearningPlus(Method):
+class EarlyLearningPlus(InTurns):
     """Two nets learn mixes; the targets of each are running predictions of the other's average.
 
     Args:
@@ -34,7 +33,8 @@ class EarlyLearningPlus(Method):
         have momentum 0.9 and weight 1. The loss may become negative, as it should. As in their
         code, the averaged copies normalize by the batch: statistics that were learned on mixed
         rows fit plain ones badly. The nets themselves are deployed, not the copies. In the code
-        each net may get wrong labels of its own; here both learn from the same. The authors train
+        each net may get wrong labels of its own; here both learn from the same. What the code adds
+        for CIFAR-100 (labels weighted by targets, a ramp of lambda) is left out. The authors train
         with SGD, the rate divided by 10 after 150 of 200 epochs.
     """
 
@@ -42,7 +42,6 @@ class EarlyLearningPlus(Method):
         "Liu et al., Early-learning regularization prevents memorization of noisy labels, NeurIPS"
     )
     year = 2020
-    num_nets = 2
 
     def __init__(
         self,
@@ -67,18 +66,14 @@ class EarlyLearningPlus(Method):
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Two nets with averaged copies, and for each net a target of every row."""
+        super().setup(make_net, train, epochs)
         self.num_classes = train.num_classes
         ramp = self.decay_ramp
         self.ramp_epochs = scaled(114, epochs, AUTHORS_EPOCHS) if ramp is None else ramp
-        self.nets = Pair([make_net(), make_net()])
-        self.copies = nn.ModuleList(Averaged(net, 0.0) for net in self.nets)
+        self.copies = nn.ModuleList(Averaged(net, 0.0) for net in self.net)
         nothing = torch.zeros(train.n, train.num_classes)
-        self.targets = nn.ModuleList(RowTable(nothing) for _ in self.nets)
+        self.targets = nn.ModuleList(RowTable(nothing) for _ in self.net)
         self.doubt = RowTable(torch.zeros(train.n))
-
-    def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
-        """One for each net."""
-        return {tag: make(net.parameters()) for tag, net in zip(TAGS, self.nets, strict=True)}
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """Each net walks over all rows, one after the other."""
@@ -92,7 +87,7 @@ class EarlyLearningPlus(Method):
         mixed = mixup(batch.x, self.alpha)
         labels = mixed_labels(batch.y, mixed, self.num_classes)  # (b, c)
         targets = mixed.keep * targets + (1 - mixed.keep) * targets[mixed.partner]
-        logits = self.nets[number](mixed.x)  # (b, c)
+        logits = self.net[number](mixed.x)  # (b, c)
         return {
             "ce": cross_entropy(logits, labels).mean(),
             "elr": self.weight * early_learning(logits, targets).mean(),
@@ -104,21 +99,13 @@ class EarlyLearningPlus(Method):
         number = TAGS.index(batch.tag)
         copy = cast(Averaged, self.copies[number])
         copy.decay = self.decay_at(batch.progress)
-        copy.follow(self.nets[number])
+        copy.follow(self.net[number])
         return terms
 
     def decay_at(self, progress: float) -> float:
         """The decay of the averaged copies after so many epochs."""
         missing = 1 - min(progress / self.ramp_epochs, 1.0)
         return self.decay * exp(-5 * missing**2)
-
-    def deployed(self) -> nn.Module:
-        """Both nets, with the mean of their logits."""
-        return self.nets
-
-    def members(self) -> list[nn.Module]:
-        """Each net alone."""
-        return list(self.nets)
 
     def resolved(self) -> dict[str, Any]:
         """The ramp in epochs of this run."""

@@ -1,17 +1,10 @@
 """JoCoR: two nets learn together, to agree, from the rows with a small joint loss."""
 
-from math import inf
-from typing import Any
-
 from torch import Tensor
 
-from colafier.flow import Batch, MakeNet, Terms, TrainSet
-from colafier.methods._small_loss import UNTOLD_RATE, dropped, mean_over, small_loss
-from colafier.methods._two_nets import TwoNets
-from colafier.schedules import plain_epochs
+from colafier.flow import Batch, Terms
+from colafier.methods._small_loss import SmallLossPair
 from colafier.variants import within
-
-AUTHORS_RAMP = 10
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:
@@ -24,7 +17,7 @@ def disagreement(first: Tensor, second: Tensor) -> Tensor:
     return ((a.exp() - b.exp()) * (a - b)).sum(1)
 
 
-class JoCoR(TwoNets):
+class JoCoR(SmallLossPair):
     """Two nets as one model: both cross entropies and a term that makes the nets agree.
 
     Where the label is right the nets agree sooner, so the joint loss tells rows apart.
@@ -40,26 +33,18 @@ class JoCoR(TwoNets):
         augmentation.
     """
 
-    reference = "Wei et al., Combating noisy labels by agreement: A joint training method, CVPR"
+    reference = (
+        "Wei et al., Combating noisy labels by agreement: A joint training method with "
+        "co-regularization, CVPR"
+    )
     year = 2020
-    needs_noise_rate = True
 
     def __init__(
         self, *, noise_rate: float | None = None, ramp: int | None = None, agreement: float = 0.9
     ) -> None:
-        super().__init__()
-        within(noise_rate or 0, 0, 1, "noise_rate")
-        within(1 if ramp is None else ramp, 1, inf, "ramp")
+        super().__init__(noise_rate=noise_rate, ramp=ramp)
         within(agreement, 0, 1, "agreement")
-        self.noise_rate = UNTOLD_RATE if noise_rate is None else noise_rate
-        self.ramp = ramp
         self.agreement = agreement
-
-    def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """Both nets, and the length of the ramp in this run."""
-        super().setup(make_net, train, epochs)
-        default = plain_epochs(AUTHORS_RAMP, epochs)
-        self.ramp_epochs = default if self.ramp is None else self.ramp
 
     def loss(self, batch: Batch) -> Terms:
         """Joint loss over the rows where it is small; both nets get gradients from both terms."""
@@ -68,10 +53,5 @@ class JoCoR(TwoNets):
         apart = self.agreement * disagreement(*logits)  # (b,)
         joint = labels + apart  # (b,)
         self.row_losses.write(batch.index, joint)
-        drop = dropped(self.noise_rate, batch.progress, self.ramp_epochs)
-        chosen = self.own(mean_over(small_loss(self.gather(joint), drop)))  # (b,)
+        chosen = self.picked(joint, batch.progress)  # (b,)
         return {"labels": (chosen * labels).mean(), "agreement": (chosen * apart).mean()}
-
-    def resolved(self) -> dict[str, Any]:
-        """The ramp in epochs of this run."""
-        return {"ramp": self.ramp_epochs}

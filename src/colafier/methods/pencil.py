@@ -41,10 +41,11 @@ class Pencil(Method):
         Alpha, beta and lambda are those for symmetric noise of 30 %; with the script's own (0.4,
         0.1 and 600) no label of the digits changed either. The slope of a label is that of a batch
         of 128 rows, whatever the batch size: a short batch moves its labels no further. The authors
-        use SGD; floor division sets their rate to 0 in the last two thirds of the third stage,
-        where ours falls to a tenth twice, as they meant. Their first stage is not scaled as long as
-        it fits: labels that move before the net knows all classes leave some for good (FM-mini:
-        .646 with 3 epochs of it, three classes lost; .772 with 7, one lost).
+        use SGD, whose rate at the start of the third stage is several times that of the first two,
+        where ours is the run's; floor division sets their rate to 0 in the last two thirds of that
+        stage, where ours falls to a tenth twice, as they meant. Their first stage is not scaled as
+        long as it fits: labels that move before the net knows all classes leave some for good
+        (FM-mini: .646 with 3 epochs of it, three classes lost; .772 with 7, one lost).
     """
 
     reference = (
