@@ -57,3 +57,9 @@ def _say(kind: Any) -> str:
         else:
             said.append(WORDS.get(option, str(option)))
     return " or ".join(said)
+
+
+def within(value: float | None, low: float, high: float, name: str) -> None:
+    """An error if a hyper-parameter is outside its range; None leaves it open."""
+    if value is not None and not low <= value <= high:
+        raise ValueError(f"{name} must be from {low} to {high}, not {value}")

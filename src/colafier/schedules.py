@@ -3,19 +3,33 @@
 from math import cos, pi
 
 
-def scaled(authors_value: int, epochs: int, authors_epochs: int) -> int:
-    """An epoch-like setting of a paper, scaled to a run of another length; at least 1 if it was."""
+def scaled(authors_value: int, epochs: int, authors_epochs: int, own: int | None = None) -> int:
+    """An epoch-like setting of a paper, scaled to a run of another length; at least 1 if it was.
+
+    Args:
+        authors_value: Of the setting, in the authors' run.
+        epochs: Of this run.
+        authors_epochs: Of the authors' run.
+        own: What a user chose in place of it; None: nothing.
+    """
+    if own is not None:
+        return own
     if authors_value == 0:
         return 0
     return max(1, round(authors_value * epochs / authors_epochs))
 
 
-def plain_epochs(authors_value: int, epochs: int) -> int:
+def plain_epochs(authors_value: int, epochs: int, own: int | None = None) -> int:
     """A warm-up that does not shrink with the run: the authors', but no more than half of it.
 
     For methods that lose what the net does not know yet when it ends, such as a class, for good.
+
+    Args:
+        authors_value: Epochs of the warm-up in the authors' run.
+        epochs: Of this run.
+        own: What a user chose in place of it; None: nothing.
     """
-    return min(authors_value, max(1, epochs // 2))
+    return min(authors_value, max(1, epochs // 2)) if own is None else own
 
 
 def ramp(epoch: int, begin: int, length: int, start: float, end: float) -> float:

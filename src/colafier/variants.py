@@ -5,11 +5,7 @@ from dataclasses import dataclass, fields, replace
 from math import inf
 from typing import Any
 
-
-def within(value: float, low: float, high: float, name: str) -> None:
-    """An error if a hyper-parameter is outside its range."""
-    if not low <= value <= high:
-        raise ValueError(f"{name} must be from {low} to {high}, not {value}")
+from colafier.kinds import within
 
 
 @dataclass(frozen=True)

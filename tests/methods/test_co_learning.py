@@ -5,11 +5,13 @@ from math import exp, log
 
 import pytest
 import torch
+from in_phases import FakePeers, Recorder, share_of
 from one_batch import ROWS, ready
 from torch import Tensor
 
 from colafier.flow import Batch
 from colafier.methods.co_learning import CoLearning
+from colafier.mixing import mixup
 from colafier.train.engine import Engine
 from colafier.train.optimizers import OptimizerSettings
 from colafier.train.processes import Processes
@@ -45,6 +47,61 @@ def test_contrast_anchor_by_anchor() -> None:
         total -= log(exp(float(z[i] @ z[partner]) / 0.3) / sum(against))
     value = float(method.loss(batch)["contrast"].detach())
     assert value == pytest.approx(total / (2 * ROWS), rel=1e-4)
+
+
+def test_labels_of_mixes_row_by_row() -> None:
+    method, batch = ready(CoLearning(mix_alpha=1.0))
+    torch.manual_seed(5)
+    value = float(method.loss(batch)["labels"].detach())
+    torch.manual_seed(5)
+    mixed = mixup(batch.x, 1.0)
+    p = method.net(mixed.x).softmax(1).detach()
+    total = 0.0
+    for i in range(ROWS):
+        j, keep = int(mixed.partner[i]), mixed.keep
+        total -= keep * log(p[i, batch.y[i]]) + (1 - keep) * log(p[i, batch.y[j]])
+    assert value == pytest.approx(total / ROWS, rel=1e-4)
+
+
+class Sharing(FakePeers):
+    """As its base, and it knows its part of what was gathered last."""
+
+    def gather(self, t: Tensor) -> Tensor:
+        self.rows = len(t)
+        return super().gather(t)
+
+    def own(self, t: Tensor) -> Tensor:
+        return t[: self.rows] if self.first else t[-self.rows :]
+
+
+@pytest.mark.parametrize("name", ["structure", "contrast"])
+def test_two_processes_learn_from_pairs_what_one_does(name: str) -> None:
+    method, batch = ready(CoLearning(width=16))
+    loss = method.structure if name == "structure" else method.loss
+    shares = [share_of(batch, slice(0, 13)), share_of(batch, slice(13, ROWS))]
+
+    def learned(some: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        method.zero_grad()
+        term = loss(some)[name]
+        term.backward()
+        slopes = {k: p.grad for k, p in method.named_parameters() if p.grad is not None}
+        return term.detach(), slopes
+
+    value, expected = learned(batch)
+    said = []
+    for share in shares:
+        method.peers = Recorder()
+        loss(share)
+        said.append(method.peers.said)
+    total = {k: torch.zeros_like(slope) for k, slope in expected.items()}
+    for i, share in enumerate(shares):
+        method.peers = Sharing(said[1 - i], first=i == 0)
+        part, slopes = learned(share)
+        torch.testing.assert_close(part, value)
+        for k, slope in slopes.items():
+            total[k] += slope * len(share) / ROWS
+    assert any(slope.any() for slope in expected.values())
+    torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_structure_step_moves_the_label_head_only() -> None:

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from colafier.data.trainset import Rows
 from colafier.flow import Batch
 from colafier.methods.disc import CLEAN, HARD, NEITHER, PURIFIED, Disc
+from colafier.mixing import mixup
 from colafier.nets import net_factory
 from colafier.train.engine import Engine
 from colafier.train.optimizers import OptimizerSettings
@@ -18,14 +19,16 @@ from colafier.train.processes import Processes
 ROWS, CLASSES = 60, 3
 
 
-def ready(epochs: int = 10, trusted: Tensor | None = None, **settings: Any) -> Any:
+def ready(
+    epochs: int = 10, trusted: Tensor | None = None, net: str | nn.Module = "mlp", **settings: Any
+) -> Any:
     """A method set up for some rows, and its batch: all of them."""
     torch.manual_seed(0)
     given = torch.arange(ROWS) % CLASSES
     x = 3 * torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
     method = Disc(**settings)
     train = Rows(x, given, CLASSES, view_names=method.views, batch_size=ROWS, trusted=trusted)
-    method.setup(net_factory("mlp", (5,), CLASSES), train, epochs)
+    method.setup(net_factory(net, (5,), CLASSES), train, epochs)
     with torch.no_grad():
         method.net.head.weight *= 20  # some rows are predicted with confidence
     (batch,) = train.batches(next(method.passes(0, train)), 0, 0)
@@ -116,14 +119,34 @@ def test_clean_and_hard_losses_row_by_row() -> None:
 
 
 def test_mixes_are_of_chosen_rows_with_their_new_labels() -> None:
-    """One chosen row can only be mixed with itself."""
-    method, batch = ready(warmup=0)
+    method, batch = ready(warmup=0, alpha=1.0)
+    method.groups.values = torch.arange(ROWS) % 4
+    method.labels.values = torch.randint(CLASSES, (ROWS,))
+    chosen = [i for i, row in enumerate(batch.index.tolist()) if row % 4 != NEITHER]
+    labels = method.labels[batch.index][chosen]
+    torch.manual_seed(5)
+    found = method.loss(batch)["mixed"].item()
+    torch.manual_seed(5)
+    total = 0.0
+    for view in batch.views:
+        mixed = mixup(view[chosen], 1.0)
+        log_p = method.net(mixed.x).log_softmax(1).detach()
+        for i in range(len(chosen)):
+            own, other = log_p[i, labels[i]], log_p[i, labels[mixed.partner[i]]]
+            total -= float(mixed.keep * own + (1 - mixed.keep) * other)
+    assert found == pytest.approx(total / len(chosen), rel=1e-4)
+
+
+def test_a_lone_chosen_row_is_not_mixed_and_no_batch_of_its_own() -> None:
+    """It could only be mixed with itself, and BatchNorm refuses a batch of one."""
+    method, batch = ready(net=nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16)), warmup=0)
     method.groups.values = torch.zeros(ROWS, dtype=torch.long)
     row, place = int(batch.index[7]), slice(7, 8)
     method.groups.values[row] = PURIFIED
     label = (batch.y[place] + 1) % CLASSES
     method.labels.values[row] = label
-    expected = sum(F.cross_entropy(method.net(view[place]), label) for view in batch.views)
+    logits = method.net(torch.cat(batch.views)).chunk(2)
+    expected = sum(F.cross_entropy(view[place], label) for view in logits)
     torch.testing.assert_close(method.loss(batch)["mixed"], expected)
 
 

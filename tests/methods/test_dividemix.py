@@ -16,14 +16,19 @@ ROWS, CLASSES = 40, 3
 
 
 def ready(
-    epochs: int = 30, given: Tensor | None = None, trusted: Tensor | None = None, **settings: Any
+    epochs: int = 30,
+    given: Tensor | None = None,
+    trusted: Tensor | None = None,
+    net: str = "mlp",
+    row_shape: tuple[int, ...] = (5,),
+    **settings: Any,
 ) -> tuple[DivideMix, Rows]:
     torch.manual_seed(0)
     given = torch.arange(ROWS) % CLASSES if given is None else given
-    x = torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
+    x = torch.randn(ROWS, *row_shape, generator=torch.Generator().manual_seed(1))
     method = DivideMix(**{"warmup": 1, "ramp": 4, "batch_size": 8, **settings})
     train = Rows(x, given, CLASSES, view_names=method.views, batch_size=16, trusted=trusted)
-    method.setup(net_factory("mlp", (5,), CLASSES), train, epochs)
+    method.setup(net_factory(net, row_shape, CLASSES), train, epochs)
     return method, train
 
 
@@ -82,6 +87,33 @@ def test_a_split_without_clean_or_without_doubtful_rows(share: float) -> None:
     assert all(torch.isfinite(term) for term in terms.values())
 
 
+def test_rows_that_are_alike_make_no_more_than_one_step() -> None:
+    given = torch.where(torch.arange(ROWS) < 20, -1, torch.arange(ROWS) % CLASSES)
+    method, train = ready(given=given)
+    for part in split_by(method, train, [torch.zeros(ROWS)] * 2):
+        assert part.rows is not None
+        assert part.paired is not None
+        assert len(part.rows) == 8
+        assert (given[part.rows] >= 0).all()
+        both = torch.cat([part.rows, part.paired])
+        assert torch.equal(both.sort().values, torch.arange(ROWS))
+
+
+def test_both_nets_judge_before_either_learns() -> None:
+    method, train = ready()
+    before = list(method.passes(3, train))[1].rows
+    passes = method.passes(3, train)
+    next(passes)
+    with torch.no_grad():
+        method.net[0].head.weight.neg_()
+    second = next(passes).rows
+    now = list(method.passes(3, train))[1].rows
+    assert before is not None
+    assert second is not None
+    assert now is not None
+    assert second.tolist() == before.tolist() != now.tolist()
+
+
 def test_trusted_rows_are_clean_and_rows_without_label_are_not() -> None:
     given = torch.where(torch.arange(ROWS) < 6, -1, torch.arange(ROWS) % CLASSES)
     trusted = torch.arange(ROWS) >= 30
@@ -105,6 +137,9 @@ def sharpened(p: Tensor, power: float) -> Tensor:
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_loss_of_mixes_row_by_row(number: int) -> None:
     method, train = ready(unlabeled_weight=30.0, temperature=0.25, alpha=2.0)
+    with torch.no_grad():
+        for net in method.net:
+            net.head.weight *= 10
     judged = [torch.rand(ROWS), torch.rand(ROWS)]
     part = split_by(method, train, judged)[number]
     batch = next(iter(train.batches(part, 3, number)))
@@ -123,21 +158,41 @@ def test_the_loss_of_mixes_row_by_row(number: int) -> None:
     terms = method.loss(batch)
     torch.manual_seed(5)
     mixed = mixup(torch.cat([*batch.views, *paired.views]), 2.0)
-    p = method.net[number](mixed.x).softmax(1).detach()
-    labeled = unlabeled = 0.0
+    p = method.net[number](mixed.x).softmax(1)
+    labeled = unlabeled = torch.zeros(())
     for i in range(4 * len(batch)):
         t = mixed.keep * targets[i] + (1 - mixed.keep) * targets[int(mixed.partner[i])]
         if i < 2 * len(batch):
-            labeled -= float((t * p[i].log()).sum()) / (2 * len(batch))
+            labeled = labeled - (t * p[i].log()).sum() / (2 * len(batch))
         else:
-            unlabeled += float(((p[i] - t) ** 2).sum()) / (2 * len(batch) * CLASSES)
-    assert terms["labeled"].item() == pytest.approx(labeled, rel=1e-4)
-    assert terms["unlabeled"].item() == pytest.approx(30 * (3 - 1) / 4 * unlabeled, rel=1e-4)
+            unlabeled = unlabeled + ((p[i] - t) ** 2).sum() / (2 * len(batch) * CLASSES)
     prior = sum((1 / CLASSES) * ((1 / CLASSES) / m).log() for m in p.mean(0))
-    assert terms["prior"].item() == pytest.approx(float(prior), rel=1e-3, abs=1e-6)
+    expected = {"labeled": labeled, "unlabeled": 30 * (3 - 1) / 4 * unlabeled, "prior": prior}
+    torch.testing.assert_close(terms, expected, rtol=1e-4, atol=1e-6)
+    parameters = list(method.net[number].parameters())
+    for name, term in terms.items():
+        found, slow = (
+            torch.autograd.grad(value, parameters, retain_graph=True)
+            for value in (term, expected[name])
+        )
+        torch.testing.assert_close(found, slow, rtol=1e-3, atol=1e-5)
 
 
-def test_targets_have_no_gradient_and_the_other_net_does_not_learn() -> None:
+def test_guesses_leave_statistics_of_batches_alone() -> None:
+    method, train = ready(net="convnet", row_shape=(1, 8, 8))
+    method.loss(first_batch(method, train))
+    own, other = (
+        {
+            int(part.num_batches_tracked)
+            for part in net.modules()
+            if isinstance(part, nn.BatchNorm2d)
+        }
+        for net in method.net
+    )
+    assert (own, other) == ({1}, {0})
+
+
+def test_the_other_net_does_not_learn() -> None:
     method, train = ready(unlabeled_weight=5.0)
     batch = first_batch(method, train)
     sum(method.loss(batch).values()).backward()  # type: ignore[union-attr]

@@ -71,13 +71,22 @@ def test_the_first_target_is_a_share_of_the_clamped_prediction() -> None:
     torch.testing.assert_close(method.targets.values, (0.1 * p / p.sum()).expand(N, 3))
 
 
-def test_targets_get_no_gradient() -> None:
+def test_the_net_learns_with_targets_held_fixed() -> None:
     method, batch = ready()
-    method.loss(batch)["elr"].backward()
-    assert method.targets.values.requires_grad is False
-    staged = method.targets.take_staged()
-    assert staged is not None
-    assert staged[1].requires_grad is False
+    method.targets.values = torch.rand(N, 3).softmax(1)
+    p = method.net(batch.x).softmax(1)
+    targets = (0.7 * method.targets[batch.index] + 0.3 * p).detach()
+    expected = {
+        "ce": -p.log()[torch.arange(N), batch.y].mean(),
+        "elr": 3 * (1 - (targets * p).sum(1)).log().mean(),
+    }
+    parameters = list(method.net.parameters())
+    for name, term in method.loss(batch).items():
+        found, slow = (
+            torch.autograd.grad(value, parameters, retain_graph=True)
+            for value in (term, expected[name])
+        )
+        torch.testing.assert_close(found, slow, rtol=1e-4, atol=1e-6)
 
 
 def test_the_loss_may_be_negative_and_is_bounded() -> None:

@@ -39,6 +39,8 @@ def test_terms_row_by_row(number: int) -> None:
     method, _, batches = ready(momentum=0.6, weight=2.0)
     batch, net, table = batches[number], method.net[number], method.targets[number]
     table.values = 0.5 * torch.rand(ROWS, CLASSES).softmax(1)
+    for p in method.copies.parameters():
+        p += 0.1 * torch.randn_like(p)
     other = method.copies[1 - number](batch.x).softmax(1)
     targets = [0.6 * table.values[row] + 0.4 * other[i] for i, row in enumerate(batch.index)]
     torch.manual_seed(5)

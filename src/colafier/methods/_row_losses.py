@@ -8,13 +8,18 @@ from colafier.methods.base import Method
 from colafier.rows import RowTable
 
 
+def no_losses(n: int) -> RowTable:
+    """A table for the last loss of each row: not a number until the row is trained on."""
+    return RowTable(torch.full((n,), torch.nan))
+
+
 class WithRowLosses(Method):
     """One net, and a table of losses for `loss` to write; large ones are a sign of wrong labels."""
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """A net, and the last loss of each row."""
         super().setup(make_net, train, epochs)
-        self.row_losses = RowTable(torch.zeros(train.n))
+        self.row_losses = no_losses(train.n)
 
     def rows_now(self) -> dict[str, Tensor]:
         """The losses."""

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from colafier.flow import MakeNet, TrainSet
+from colafier.kinds import within
 from colafier.methods._two_nets import SideBySide
 from colafier.schedules import plain_epochs
-from colafier.variants import within
 
 UNTOLD_RATE = 0.2  # where nobody says how many labels are wrong
 AUTHORS_RAMP = 10
@@ -67,16 +67,15 @@ class SmallLossPair(SideBySide):
 
     def __init__(self, *, noise_rate: float | None = None, ramp: int | None = None) -> None:
         super().__init__()
-        within(noise_rate or 0, 0, 1, "noise_rate")
-        within(1 if ramp is None else ramp, 1, inf, "ramp")
+        within(noise_rate, 0, 1, "noise_rate")
+        within(ramp, 1, inf, "ramp")
         self.noise_rate = UNTOLD_RATE if noise_rate is None else noise_rate
         self.ramp = ramp
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, and the length of the ramp in this run."""
         super().setup(make_net, train, epochs)
-        usual = plain_epochs(AUTHORS_RAMP, epochs)
-        self.ramp_epochs = usual if self.ramp is None else self.ramp
+        self.ramp_epochs = plain_epochs(AUTHORS_RAMP, epochs, self.ramp)
 
     def picked(self, losses: Tensor, progress: float, among: Tensor | None = None) -> Tensor:
         """Weights of this process's rows (b,), whose mean is one over the rows of small loss.

@@ -23,7 +23,8 @@ def anchor_transition(p: Tensor, quantile: float = 0.97) -> Tensor:
     Note: A class with fewer rows than are above the quantile (all classes, if there are a hundred)
         has its anchor at the very top, as the authors have it for CIFAR-100. A class that the net
         finds nowhere has no anchor; its row is that of clean labels, where the authors would take
-        the row of another class, and then nothing tells the two apart.
+        the row of another class, and then nothing tells the two apart. Their code also sets what
+        is above the quantile to 0 in the predictions themselves, which later rows of T then read.
     """
     n, c = p.shape
     limit = p.kthvalue(ceil(quantile * (n - 1)) + 1, dim=0).values  # (c,)

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from colafier.flow import Batch, MakeNet, MakeOptimizer, TrainSet
 from colafier.functional import cross_entropy
+from colafier.methods._row_losses import no_losses
 from colafier.methods.base import Method
-from colafier.rows import RowTable
 
 # Tags of the passes in which the first and the second net learn; figures of "train" have no prefix
 TAGS = ("train", "second")
@@ -45,7 +45,7 @@ class SideBySide(TwoNets):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, and a table for the losses."""
         super().setup(make_net, train, epochs)
-        self.row_losses = RowTable(torch.zeros(train.n))
+        self.row_losses = no_losses(train.n)
 
     def rows_now(self) -> dict[str, Tensor]:
         """Losses, since large ones are a sign of wrong labels."""

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
+from colafier.kinds import within
 from colafier.methods._class_losses import class_losses, label_shares
+from colafier.methods._row_losses import no_losses
 from colafier.methods.base import Method
 from colafier.rows import RowTable
 from colafier.schedules import plain_epochs, ramp, scaled
-from colafier.variants import within
 
 AUTHORS_EPOCHS = 166  # 66 of the first net until its proxy labels are read, 100 of the second
 AUTHORS_WARMUP = 10
@@ -44,10 +45,11 @@ class CAL(Method):
         chance in the batch. Their warm-up of 10 epochs is not scaled as long as it fits, since a
         peer term that comes before all classes are learned loses some for good. They read the
         proxies soon after the rate of SGD has dropped to a tenth: so here, but the second net has
-        the run's rate throughout. They divide rates by 1 + alpha; an optimizer that
-        scales gradients itself needs no such division. The net that counts has three fifths of the
-        epochs, which shows in short runs: on FM-mini it is below cross entropy with 9 of 15 epochs
-        (mean of the last 10: .637 and .697) and above it with 15 of 25 (.741).
+        the run's rate throughout, where theirs drops again (`--lr-floor` lets all rates fall). They
+        divide rates by 1 + alpha, which is left out: it means little to an optimizer that scales
+        gradients itself. The net that counts has three fifths of the epochs, which shows in short
+        runs: on FM-mini it is below cross entropy with 9 of 15 epochs (mean of the last 10: .637
+        and .697) and above it with 15 of 25 (.741).
     """
 
     reference = (
@@ -72,9 +74,9 @@ class CAL(Method):
         sure: float = 8.0,
     ) -> None:
         super().__init__()
-        within(1 if proxy_epochs is None else proxy_epochs, 1, inf, "proxy_epochs")
-        within(0 if warmup is None else warmup, 0, inf, "warmup")
-        within(1 if ramp is None else ramp, 1, inf, "ramp")
+        within(proxy_epochs, 1, inf, "proxy_epochs")
+        within(warmup, 0, inf, "warmup")
+        within(ramp, 1, inf, "ramp")
         within(proxy_peer_weight, 0, inf, "proxy_peer_weight")
         within(peer_weight, 0, inf, "peer_weight")
         self.proxy_epochs = proxy_epochs
@@ -87,19 +89,21 @@ class CAL(Method):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, proxy labels and losses of the rows, and how given labels are spread."""
         c = self.num_classes = train.num_classes
-        own = self.proxy_epochs
-        self.first_epochs = scaled(66, epochs, AUTHORS_EPOCHS) if own is None else own
-        usual = plain_epochs(AUTHORS_WARMUP, self.first_epochs)
-        self.warmup_epochs = usual if self.warmup is None else self.warmup
-        own = self.ramp
-        self.ramp_epochs = scaled(30, epochs, AUTHORS_EPOCHS) if own is None else own
+        self.first_epochs = scaled(66, epochs, AUTHORS_EPOCHS, self.proxy_epochs)
+        self.warmup_epochs = plain_epochs(AUTHORS_WARMUP, self.first_epochs, self.warmup)
+        self.ramp_epochs = scaled(30, epochs, AUTHORS_EPOCHS, self.ramp)
         self.first = make_net()
         self.net = make_net()
         self.proxies = RowTable(train.given, trusted=train.trusted)
-        self.row_losses = RowTable(torch.zeros(train.n))
-        self.register_buffer("shares", label_shares(train.given[train.labelled], c))  # (c,)
+        self.row_losses = no_losses(train.n)
+        shares = label_shares(train.given[train.labelled], c)  # (c,)
+        self.register_buffer("shares", shares, persistent=False)
         self.register_buffer("flips", torch.eye(c))  # tau (c, c): share of given j in proxy i
         self.register_buffer("corrects", torch.tensor(False))  # whether proxies are there
+
+    def reopen(self, train: TrainSet) -> None:
+        """Count decided labels among the given ones."""
+        self._count_flips(train)
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """One for each net."""
@@ -107,15 +111,12 @@ class CAL(Method):
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """Epochs of the first net, the last of them at a low rate, then those of the second."""
-        if epoch < self.first_epochs:
+        if epoch < self.first_epochs and not self.corrects:
             calm = epoch >= self.first_epochs - max(1, round(self.first_epochs * 6 / 66))
             yield Pass(optimizers=("first",), lr_scale=PROXY_RATE if calm else None)
             return
         if not self.corrects:
-            given, proxies = train.given[train.labelled], self.proxies.values.cpu()[train.labelled]
-            counts = torch.zeros_like(self.flips.cpu())  # (c, c)
-            counts.index_put_((proxies, given), torch.ones(len(given)), accumulate=True)
-            self.flips.copy_(counts / counts.sum(1, keepdim=True).clamp(min=1))
+            self._count_flips(train)
             self.corrects.fill_(True)
         yield Pass(optimizers=("net",))
 
@@ -153,6 +154,13 @@ class CAL(Method):
     def rows_now(self) -> dict[str, Tensor]:
         """The proxies, and losses of the given labels."""
         return {"labels": self.proxies.values, "loss": self.row_losses.values}
+
+    def _count_flips(self, train: TrainSet) -> None:
+        """How the given labels of rows with the same proxy are spread."""
+        given, proxies = train.given[train.labelled], self.proxies.values.cpu()[train.labelled]
+        counts = torch.zeros(self.num_classes, self.num_classes)  # (c, c)
+        counts.index_put_((proxies, given), torch.ones(len(given)), accumulate=True)
+        self.flips.copy_(counts / counts.sum(1, keepdim=True).clamp(min=1))
 
     def _peer(self, epoch: int, losses: Tensor) -> Tensor:
         """The weighted mean loss over labels as frequent as the given ones; milder at first.

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from colafier import losses
 from colafier.flow import Batch, Engine, MakeNet, MakeOptimizer, Terms, TrainSet
 from colafier.functional import cross_entropy
+from colafier.kinds import within
 from colafier.methods._row_losses import WithRowLosses
 from colafier.mixing import mixup
-from colafier.variants import within
 
 TINY = 1e-12
 

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from colafier.flow import Batch, MakeNet, Terms, TrainSet
+from colafier.kinds import within
 from colafier.methods._small_loss import SmallLossPair
 from colafier.schedules import plain_epochs
-from colafier.variants import within
 
 AUTHORS_WARMUP = 20
 
@@ -42,14 +42,13 @@ class CoTeachingPlus(SmallLossPair):
         self, *, noise_rate: float | None = None, ramp: int | None = None, warmup: int | None = None
     ) -> None:
         super().__init__(noise_rate=noise_rate, ramp=ramp)
-        within(0 if warmup is None else warmup, 0, inf, "warmup")
+        within(warmup, 0, inf, "warmup")
         self.warmup = warmup
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, and the lengths of ramp and warm-up in this run."""
         super().setup(make_net, train, epochs)
-        usual = plain_epochs(AUTHORS_WARMUP, epochs)
-        self.warmup_epochs = usual if self.warmup is None else self.warmup
+        self.warmup_epochs = plain_epochs(AUTHORS_WARMUP, epochs, self.warmup)
 
     def loss(self, batch: Batch) -> Terms:
         """Cross entropy of each net over the rows that the other one picks among the disputed."""

@@ -27,6 +27,7 @@ from colafier.flow import (
 )
 from colafier.functional import draw_wrong
 from colafier.history import RowHistory
+from colafier.kinds import within
 from colafier.lid import lid, reach
 from colafier.methods.base import Method
 from colafier.mixing import drawn_views, mix, mixed_labels
@@ -34,7 +35,7 @@ from colafier.relabel import ClassFloor, Wishes, candidate, decide, difference, 
 from colafier.rows import RowTable
 from colafier.schedules import cosine, ramp, scaled
 from colafier.subnets import LidDis, LidGen
-from colafier.variants import CHOICE_NAMES, choose, within
+from colafier.variants import CHOICE_NAMES, choose
 from colafier.weights import position, split, view_scores
 
 AUTHORS_EPOCHS = 200
@@ -110,8 +111,8 @@ class CoLafier(Method):
         super().__init__()
         self.choices = choose(variant, {name: arguments[name] for name in CHOICE_NAMES})
         within(low_quantile, 0, 1, "low_quantile")
-        within(0 if warmup is None else warmup, 0, inf, "warmup")
-        within(1 if ramp is None else ramp, 1, inf, "ramp")
+        within(warmup, 0, inf, "warmup")
+        within(ramp, 1, inf, "ramp")
         self.warmup = warmup
         self.ramp = ramp
         self.wrong_weight = wrong_weight
@@ -127,8 +128,8 @@ class CoLafier(Method):
         """Both subnets, and what is kept for each row."""
         self.epochs = epochs
         self.num_classes = train.num_classes
-        self.warmup_epochs = _scaled(15, epochs) if self.warmup is None else self.warmup
-        self.ramp_epochs = _scaled(30, epochs) if self.ramp is None else self.ramp
+        self.warmup_epochs = scaled(15, epochs, AUTHORS_EPOCHS, self.warmup)
+        self.ramp_epochs = scaled(30, epochs, AUTHORS_EPOCHS, self.ramp)
         self.gen = LidGen(make_net())
         self.dis = LidDis(make_net().backbone, self.num_classes, self.choices.embedding_scale)
         self.averaged = Averaged(self.gen, 0.0) if self.choices.average else None
@@ -343,7 +344,3 @@ class CoLafier(Method):
         if self.choices.neighbors:
             return torch.full_like(labels, self.choices.neighbors)
         return reach(labels, reference_labels)
-
-
-def _scaled(authors_value: int, epochs: int) -> int:
-    return scaled(authors_value, epochs, AUTHORS_EPOCHS)

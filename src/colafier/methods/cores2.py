@@ -12,11 +12,11 @@ from torch import Tensor
 
 from colafier.flow import Batch, MakeNet, Pass, Passes, Terms, TrainSet
 from colafier.functional import cross_entropy
+from colafier.kinds import within
 from colafier.methods._class_losses import class_losses, label_shares
 from colafier.methods.base import Method
 from colafier.rows import RowTable
 from colafier.schedules import ramp, scaled
-from colafier.variants import within
 
 AUTHORS_EPOCHS = 100
 SMALLEST = 1e-8  # added to probabilities: without it the loss has no lower bound
@@ -29,11 +29,12 @@ class CORES2(Method):
         peer_weight: Weight of the mean loss over labels in the end, beta.
         warmup: Epochs of cross entropy alone; by default scaled from 10 in 100.
         ramp: Epochs after them in which the weight rises; by default scaled from 30 in 100.
-        sieve: Epochs before rows are sieved; by default scaled from 30 in 100.
+        sieve: Epochs before rows are sieved; by default scaled from 31 in 100.
 
     Note: This is the authors' first phase; the second, which trains on sieved rows as if they had
         no label (CORES*), is not here. They train with plain SGD, 0.1 and in the second half 0.01,
-        divided by 1 + beta; an optimizer that scales gradients itself needs no such division.
+        divided by 1 + beta, which is left out: it means little to an optimizer that scales
+        gradients itself. Rows that a person decided are always kept.
     """
 
     reference = (
@@ -43,6 +44,7 @@ class CORES2(Method):
     year = 2021
 
     shares: Tensor
+    trusted: Tensor
 
     def __init__(
         self,
@@ -54,9 +56,9 @@ class CORES2(Method):
     ) -> None:
         super().__init__()
         within(peer_weight, 0, inf, "peer_weight")
-        within(0 if warmup is None else warmup, 0, inf, "warmup")
-        within(1 if ramp is None else ramp, 1, inf, "ramp")
-        within(0 if sieve is None else sieve, 0, inf, "sieve")
+        within(warmup, 0, inf, "warmup")
+        within(ramp, 1, inf, "ramp")
+        within(sieve, 0, inf, "sieve")
         self.peer_weight = peer_weight
         self.warmup = warmup
         self.ramp = ramp
@@ -65,12 +67,14 @@ class CORES2(Method):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """A net, and for each row whether it passed the sieve and how far its label is off."""
         super().setup(make_net, train, epochs)
-        self.warmup_epochs = _scaled(10, epochs) if self.warmup is None else self.warmup
-        self.ramp_epochs = _scaled(30, epochs) if self.ramp is None else self.ramp
-        self.sieve_begin = _scaled(30, epochs) if self.sieve is None else self.sieve
+        self.warmup_epochs = scaled(10, epochs, AUTHORS_EPOCHS, self.warmup)
+        self.ramp_epochs = scaled(30, epochs, AUTHORS_EPOCHS, self.ramp)
+        self.sieve_begin = scaled(31, epochs, AUTHORS_EPOCHS, self.sieve)
         known = train.given[train.labelled]
         self.register_buffer("shares", label_shares(known, train.num_classes))  # (c,) the prior
-        self.kept = RowTable(torch.ones(train.n, dtype=torch.bool))  # v
+        keeps = torch.ones(train.n, dtype=torch.bool)
+        self.kept = RowTable(keeps, trusted=train.trusted)  # v
+        self.register_buffer("trusted", train.trusted.clone(), persistent=False)
         self.excess = RowTable(torch.zeros(train.n))
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
@@ -86,7 +90,7 @@ class CORES2(Method):
         own = cross_entropy(logits, batch.y)  # (b,)
         every = class_losses(logits, SMALLEST)  # (b, c)
         excess = (own - every.mean(1)).detach()  # (b,)
-        kept = (excess <= 0) | (batch.epoch < self.sieve_begin)  # (b,)
+        kept = (excess <= 0) | (batch.epoch < self.sieve_begin) | self.trusted[batch.index]  # (b,)
         self.kept.write(batch.index, kept)
         self.excess.write(batch.index, excess)
         share = self.gather(kept.float()).mean()  # of the whole batch
@@ -110,7 +114,3 @@ class CORES2(Method):
     def rows_now(self) -> dict[str, Tensor]:
         """By how much the given label's loss is above the mean over labels; the sieve is at 0."""
         return {"excess": self.excess.values}
-
-
-def _scaled(authors_value: int, epochs: int) -> int:
-    return scaled(authors_value, epochs, AUTHORS_EPOCHS)

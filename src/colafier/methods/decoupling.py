@@ -3,9 +3,9 @@
 from math import inf
 
 from colafier.flow import Batch, Terms
+from colafier.kinds import within
 from colafier.methods._small_loss import mean_over
 from colafier.methods._two_nets import SideBySide
-from colafier.variants import within
 
 
 class Decoupling(SideBySide):

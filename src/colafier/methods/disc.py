@@ -12,11 +12,12 @@ from torch import Tensor
 
 from colafier.flow import Batch, MakeNet, Terms, TrainSet
 from colafier.functional import cross_entropy, gce
+from colafier.kinds import within
+from colafier.methods._row_losses import no_losses
 from colafier.methods.base import Method
 from colafier.mixing import mixed_labels, mixup
 from colafier.rows import RowTable
 from colafier.schedules import scaled
-from colafier.variants import within
 
 AUTHORS_EPOCHS = 200
 MOST_SURE = 0.99  # a threshold for purified rows is never above
@@ -62,8 +63,8 @@ class Disc(Method):
         alpha: float = 5.0,
     ) -> None:
         super().__init__()
-        within(0 if warmup is None else warmup, 0, inf, "warmup")
-        within(0 if momentum is None else momentum, 0, 1, "momentum")
+        within(warmup, 0, inf, "warmup")
+        within(momentum, 0, 1, "momentum")
         within(margin, 0, 1, "margin")
         within(hard_weight, 0, inf, "hard_weight")
         within(hard_q, 1e-3, 1, "hard_q")
@@ -79,14 +80,13 @@ class Disc(Method):
         """A net, and for each row its thresholds, its group, its label and its last loss."""
         super().setup(make_net, train, epochs)
         self.num_classes = train.num_classes
-        usual = scaled(20, epochs, AUTHORS_EPOCHS)
-        self.warmup_epochs = usual if self.warmup is None else self.warmup
+        self.warmup_epochs = scaled(20, epochs, AUTHORS_EPOCHS, self.warmup)
         keep = 0.99 ** (AUTHORS_EPOCHS / epochs)
         self.keep = keep if self.momentum is None else self.momentum
         self.thresholds = RowTable(torch.full((train.n, 2), 1 / train.n))  # one for each view
         self.groups = RowTable(torch.full((train.n,), CLEAN), trusted=train.trusted)
         self.labels = RowTable(train.given, trusted=train.trusted)
-        self.row_losses = RowTable(torch.zeros(train.n))
+        self.row_losses = no_losses(train.n)
 
     def loss(self, batch: Batch) -> Terms:
         """Cross entropy of both views at first, then one term for each kind of row."""

@@ -14,12 +14,12 @@ from torch.nn import functional as F
 from colafier.flow import Batch, MakeNet, Pass, Passes, Terms, TrainSet
 from colafier.functional import cross_entropy
 from colafier.inference import evaluating
+from colafier.kinds import within
 from colafier.methods._class_prior import prior_loss
 from colafier.methods._two_nets import TAGS, InTurns
 from colafier.mixing import mixup
 from colafier.rows import RowTable
 from colafier.schedules import scaled
-from colafier.variants import within
 
 AUTHORS_EPOCHS = 300
 
@@ -68,8 +68,8 @@ class DivideMix(InTurns):
         batch_size: int = 64,
     ) -> None:
         super().__init__()
-        within(0 if warmup is None else warmup, 0, inf, "warmup")
-        within(1 if ramp is None else ramp, 1, inf, "ramp")
+        within(warmup, 0, inf, "warmup")
+        within(ramp, 1, inf, "ramp")
         within(threshold, 0, 1, "threshold")
         within(temperature, 1e-3, inf, "temperature")
         within(alpha, 1e-3, inf, "alpha")
@@ -89,10 +89,8 @@ class DivideMix(InTurns):
         """Two nets, and what each of them thinks of the given labels."""
         super().setup(make_net, train, epochs)
         self.num_classes = train.num_classes
-        self.warmup_epochs = (
-            scaled(10, epochs, AUTHORS_EPOCHS) if self.warmup is None else self.warmup
-        )
-        self.ramp_epochs = scaled(16, epochs, AUTHORS_EPOCHS) if self.ramp is None else self.ramp
+        self.warmup_epochs = scaled(10, epochs, AUTHORS_EPOCHS, self.warmup)
+        self.ramp_epochs = scaled(16, epochs, AUTHORS_EPOCHS, self.ramp)
         self.clean = RowTable(torch.ones(train.n, 2))  # probability, by each net's losses
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:

@@ -9,9 +9,9 @@ import torch
 
 from colafier.flow import Batch, MakeNet, Terms, TrainSet
 from colafier.functional import clamped, cross_entropy, early_learning
+from colafier.kinds import within
 from colafier.methods._row_losses import WithRowLosses
 from colafier.rows import RowTable
-from colafier.variants import within
 
 
 class EarlyLearning(WithRowLosses):

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from colafier.ema import Averaged
 from colafier.flow import Batch, Engine, MakeNet, Pass, Passes, Terms, TrainSet
 from colafier.functional import cross_entropy, early_learning
+from colafier.kinds import within
 from colafier.methods._two_nets import TAGS, InTurns
 from colafier.mixing import mixed_labels, mixup
 from colafier.rows import RowTable
 from colafier.schedules import scaled
-from colafier.variants import within
 
 AUTHORS_EPOCHS = 200
 
@@ -56,7 +56,7 @@ class EarlyLearningPlus(InTurns):
         within(momentum, 0, 1, "momentum")
         within(weight, 0, inf, "weight")
         within(decay, 0, 1, "decay")
-        within(1 if decay_ramp is None else decay_ramp, 1, inf, "decay_ramp")
+        within(decay_ramp, 1, inf, "decay_ramp")
         within(alpha, 1e-3, inf, "alpha")
         self.momentum = momentum
         self.weight = weight
@@ -68,8 +68,7 @@ class EarlyLearningPlus(InTurns):
         """Two nets with averaged copies, and for each net a target of every row."""
         super().setup(make_net, train, epochs)
         self.num_classes = train.num_classes
-        ramp = self.decay_ramp
-        self.ramp_epochs = scaled(114, epochs, AUTHORS_EPOCHS) if ramp is None else ramp
+        self.ramp_epochs = scaled(114, epochs, AUTHORS_EPOCHS, self.decay_ramp)
         self.copies = nn.ModuleList(Averaged(net, 0.0) for net in self.net)
         nothing = torch.zeros(train.n, train.num_classes)
         self.targets = nn.ModuleList(RowTable(nothing) for _ in self.net)

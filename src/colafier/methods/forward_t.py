@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
 from colafier.functional import cross_entropy
+from colafier.kinds import within
 from colafier.methods._best_net import BestNet, likelihood
+from colafier.methods._row_losses import no_losses
 from colafier.methods._transition import anchor_transition, forward_loss
 from colafier.methods.base import Method
-from colafier.rows import RowTable
 from colafier.schedules import scaled
 from colafier.selection import held_out, trained_on
-from colafier.variants import within
 
 AUTHORS_EPOCHS = 240  # 120 of each net
 
@@ -52,7 +52,7 @@ class ForwardT(Method):
         self, *, warmup: int | None = None, quantile: float = 0.97, holdout: float = 0.1
     ) -> None:
         super().__init__()
-        within(1 if warmup is None else warmup, 1, inf, "warmup")
+        within(warmup, 1, inf, "warmup")
         within(quantile, 0, 1, "quantile")
         within(holdout, 0, 0.5, "holdout")
         self.warmup = warmup
@@ -61,14 +61,13 @@ class ForwardT(Method):
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, T, and the last cross entropy of each row."""
-        own = self.warmup
-        self.warmup_epochs = scaled(120, epochs, AUTHORS_EPOCHS) if own is None else own
+        self.warmup_epochs = scaled(120, epochs, AUTHORS_EPOCHS, self.warmup)
         self.first = make_net()
         self.best = BestNet(self.first)
         self.net = make_net()
         self.register_buffer("transition", torch.eye(train.num_classes))
         self.register_buffer("corrects", torch.tensor(False))  # whether T has been estimated
-        self.row_losses = RowTable(torch.zeros(train.n))
+        self.row_losses = no_losses(train.n)
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """One for each net."""
@@ -76,7 +75,7 @@ class ForwardT(Method):
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """Epochs of the first net, T from the best of them, then epochs of the second net."""
-        if epoch < self.warmup_epochs:
+        if epoch < self.warmup_epochs and not self.corrects:
             yield Pass(trained_on(train, self.holdout), optimizers=("first",))
             held = held_out(train, self.holdout)
             p = train.predict(self.first, held)  # (m, c)

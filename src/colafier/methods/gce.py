@@ -10,10 +10,10 @@ import torch
 
 from colafier.flow import Batch, MakeNet, Pass, Passes, Terms, TrainSet
 from colafier.functional import gce
+from colafier.kinds import within
 from colafier.methods._row_losses import WithRowLosses
 from colafier.rows import RowTable
 from colafier.schedules import scaled
-from colafier.variants import within
 
 AUTHORS_EPOCHS = 120
 
@@ -52,8 +52,8 @@ class GeneralizedCrossEntropy(WithRowLosses):
         super().__init__()
         within(power, 1e-6, 1, "power")
         within(threshold, 0, 1, "threshold")
-        within(0 if first_pruning is None else first_pruning, 0, inf, "first_pruning")
-        within(1 if interval is None else interval, 1, inf, "interval")
+        within(first_pruning, 0, inf, "first_pruning")
+        within(interval, 1, inf, "interval")
         self.power = power
         self.truncated = truncated
         self.threshold = threshold
@@ -63,10 +63,9 @@ class GeneralizedCrossEntropy(WithRowLosses):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """A net, which rows count, and the last loss of each row."""
         super().setup(make_net, train, epochs)
-        first, interval = self.first_pruning, self.interval
-        self.first_epoch = scaled(40, epochs, AUTHORS_EPOCHS) if first is None else first
-        self.interval_epochs = scaled(10, epochs, AUTHORS_EPOCHS) if interval is None else interval
-        self.kept = RowTable(torch.ones(train.n))  # w
+        self.first_epoch = scaled(40, epochs, AUTHORS_EPOCHS, self.first_pruning)
+        self.interval_epochs = scaled(10, epochs, AUTHORS_EPOCHS, self.interval)
+        self.kept = RowTable(torch.ones(train.n), trusted=train.trusted)  # w
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """One walk over all rows; truncated, every few epochs begin with a pruning."""

@@ -6,8 +6,8 @@ labels lack the second.
 
 from colafier.flow import Batch, Terms
 from colafier.functional import generalized_js
+from colafier.kinds import within
 from colafier.methods._row_losses import WithRowLosses
-from colafier.variants import within
 
 
 class GeneralizedJensenShannon(WithRowLosses):

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from colafier.flow import Batch, Terms
+from colafier.kinds import within
 from colafier.methods._small_loss import SmallLossPair
-from colafier.variants import within
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:

@@ -9,14 +9,16 @@ from torch.nn import functional as F
 
 from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Purified, Terms, TrainSet
 from colafier.functional import cross_entropy
+from colafier.kinds import within
 from colafier.methods._class_prior import prior_loss
+from colafier.methods._row_losses import no_losses
 from colafier.methods._soft_labels import purified
 from colafier.methods.base import Method
 from colafier.rows import RowTable
 from colafier.schedules import scaled
-from colafier.variants import within
 
 AUTHORS_EPOCHS = 320  # 200 of the first stage, 120 of the second
+AUTHORS_WINDOW = 10
 
 
 class JointOptim(Method):
@@ -27,7 +29,8 @@ class JointOptim(Method):
         entropy_weight: Weight of the entropy of each prediction, beta.
         label_start: Epochs before the labels are replaced; by default scaled from 70 in 320.
         first_stage: Epochs of the first stage; by default scaled from 200 in 320.
-        window: Epochs whose predictions are averaged to a label; by default scaled from 10 in 320.
+        window: Epochs whose predictions are averaged to a label; by default 10, or `label_start` if
+            that is less.
 
     Note:
         The authors use SGD with a high constant rate in the first stage, chosen for each noise, and
@@ -53,9 +56,9 @@ class JointOptim(Method):
         super().__init__()
         within(prior_weight, 0, inf, "prior_weight")
         within(entropy_weight, 0, inf, "entropy_weight")
-        within(1 if label_start is None else label_start, 1, inf, "label_start")
-        within(1 if first_stage is None else first_stage, 1, inf, "first_stage")
-        within(1 if window is None else window, 1, inf, "window")
+        within(label_start, 1, inf, "label_start")
+        within(first_stage, 1, inf, "first_stage")
+        within(window, 1, inf, "window")
         self.prior_weight = prior_weight
         self.entropy_weight = entropy_weight
         self.label_start = label_start
@@ -65,15 +68,15 @@ class JointOptim(Method):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """A net and a fresh one for later; for each row its soft label and latest predictions."""
         self.epochs = epochs
-        self.start = _or_scaled(self.label_start, 70, epochs)
-        self.first_epochs = _or_scaled(self.first_stage, 200, epochs)
-        self.slots = min(_or_scaled(self.window, 10, epochs), self.start)
+        self.start = scaled(70, epochs, AUTHORS_EPOCHS, self.label_start)
+        self.first_epochs = scaled(200, epochs, AUTHORS_EPOCHS, self.first_stage)
+        self.slots = min(AUTHORS_WINDOW if self.window is None else self.window, self.start)
         self.net = make_net()
         self.fresh = make_net().requires_grad_(False)
         given = F.one_hot(train.given.clamp(min=0), train.num_classes).float()  # (n, c)
         self.targets = RowTable(given, trusted=train.trusted)
         self.history = RowTable(torch.zeros(train.n, self.slots, train.num_classes))
-        self.row_losses = RowTable(torch.zeros(train.n))
+        self.row_losses = no_losses(train.n)
         self.register_buffer("given", train.given.clone(), persistent=False)
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
@@ -83,7 +86,7 @@ class JointOptim(Method):
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """One walk; the second stage begins anew, and its rate falls to a tenth twice."""
         if epoch < self.first_epochs:
-            yield Pass()
+            yield Pass(lr_scale=1.0)  # the method wants a high rate here
             return
         done = epoch - self.first_epochs
         if done == 0:
@@ -134,7 +137,3 @@ class JointOptim(Method):
         self.history.write(batch.index, history)
         if batch.epoch + 1 >= self.start:
             self.targets.write(batch.index, history.mean(1))
-
-
-def _or_scaled(value: int | None, authors_value: int, epochs: int) -> int:
-    return scaled(authors_value, epochs, AUTHORS_EPOCHS) if value is None else value

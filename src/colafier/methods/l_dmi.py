@@ -13,11 +13,11 @@ from torch.nn import functional as F
 
 from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
 from colafier.functional import cross_entropy
+from colafier.kinds import within
 from colafier.methods._best_net import BestNet, accuracy
 from colafier.methods._row_losses import WithRowLosses
 from colafier.schedules import scaled
 from colafier.selection import held_out, trained_on
-from colafier.variants import within
 
 AUTHORS_EPOCHS = 220  # 120 of cross entropy, 100 of DMI
 SMALLEST = 0.001  # added to the determinant, so that its logarithm has a lower end
@@ -38,6 +38,7 @@ class LDMI(WithRowLosses):
         short run. Their batches have 256 rows in 10 classes. As in their code the matrix is a sum
         over rows; the paper's mean would be so small in 10 classes that the constant drowns it.
         They keep the best epoch of DMI on held-out rows; here all rows train, and the last counts.
+        A class that is not in a batch makes the determinant 0; here the batch's own classes count.
     """
 
     reference = (
@@ -45,8 +46,6 @@ class LDMI(WithRowLosses):
         "nets robust to label noise, NeurIPS"
     )
     year = 2019
-
-    classes: Tensor
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class LDMI(WithRowLosses):
         holdout: float = 0.1,
     ) -> None:
         super().__init__()
-        within(1 if warmup is None else warmup, 1, inf, "warmup")
+        within(warmup, 1, inf, "warmup")
         within(rate, 0, inf, "rate")
         within(rows_per_class, 1, inf, "rows_per_class")
         within(holdout, 0, 0.5, "holdout")
@@ -69,11 +68,9 @@ class LDMI(WithRowLosses):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """A net, its best state in the warm-up, and the last cross entropy of each row."""
         super().setup(make_net, train, epochs)
-        own = self.warmup
-        self.warmup_epochs = scaled(120, epochs, AUTHORS_EPOCHS) if own is None else own
+        self.warmup_epochs = scaled(120, epochs, AUTHORS_EPOCHS, self.warmup)
         self.best = BestNet(self.net)
-        counts = train.given[train.labelled].bincount()
-        self.register_buffer("classes", counts.nonzero()[:, 0])  # (k,) that occur
+        self.num_given = len(torch.unique(train.given[train.labelled]))  # classes that occur
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """For the net alone, not for the state that is kept of it."""
@@ -89,7 +86,7 @@ class LDMI(WithRowLosses):
         begins = epoch == self.warmup_epochs
         if begins:
             self.best.give_back(self.net)
-        size = self.rows_per_class * len(self.classes)
+        size = self.rows_per_class * self.num_given
         yield Pass(
             restart=("net",) if begins else (),
             lr_scale=self.rate,
@@ -98,14 +95,14 @@ class LDMI(WithRowLosses):
         )
 
     def loss(self, batch: Batch) -> Terms:
-        """Mean cross entropy; then -ln(|det U| + 0.001), if each class is in the batch."""
+        """Mean cross entropy; then -ln(|det U| + 0.001), among the classes in the batch."""
         logits = self.net(batch.x)  # (b, c)
         losses = cross_entropy(logits, batch.y)  # (b,)
         self.row_losses.write(batch.index, losses)
         if batch.epoch < self.warmup_epochs:
             return {"ce": losses.mean()}
         log_determinant = torch.linalg.slogdet(self._joint(logits.softmax(1), batch.y)).logabsdet
-        if not torch.isfinite(log_determinant):  # a class without rows: the determinant is 0
+        if not torch.isfinite(log_determinant):  # rows that are all alike: the determinant is 0
             return {"ce": losses.mean()}
         smallest = torch.full_like(log_determinant, log(SMALLEST))
         return {"dmi": -torch.logaddexp(log_determinant, smallest)}
@@ -119,11 +116,14 @@ class LDMI(WithRowLosses):
 
         The engine takes what it gets for a mean over the rows of a process; U is a sum over all.
         """
-        all_p, own = self.gather(p), self._sum(p, given)
+        all_p, all_given = self.gather(p), self.gather(given)
+        classes = torch.unique(all_given)  # (k,) of the whole batch
+        own = _sum(p, given, classes)
         share = len(p) / len(all_p)
-        return self._sum(all_p, self.gather(given)) + (own - own.detach()) / share
+        return _sum(all_p, all_given, classes) + (own - own.detach()) / share
 
-    def _sum(self, p: Tensor, given: Tensor) -> Tensor:
-        """Predictions summed by given label (k, k), among the classes that occur."""
-        label = F.one_hot(given, p.shape[1]).to(p.dtype)  # (b, c)
-        return (label.T @ p)[self.classes][:, self.classes]
+
+def _sum(p: Tensor, given: Tensor, classes: Tensor) -> Tensor:
+    """Predictions of some classes, summed by given label (k, k)."""
+    label = F.one_hot(given, p.shape[1]).to(p.dtype)  # (b, c)
+    return (label.T @ p)[classes][:, classes]

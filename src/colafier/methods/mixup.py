@@ -7,9 +7,9 @@ from math import inf
 
 from colafier.flow import Batch, Terms
 from colafier.functional import cross_entropy
+from colafier.kinds import within
 from colafier.methods._row_losses import WithRowLosses
 from colafier.mixing import mixup
-from colafier.variants import within
 
 
 class Mixup(WithRowLosses):
@@ -21,7 +21,8 @@ class Mixup(WithRowLosses):
     Note: `alpha` is the paper's for a fifth of wrong labels; it has 32 for half of them, and 1 for
         clean ones. The authors train with SGD, the rate divided by 10 after a half and three
         quarters of the run. `mixing.mixup` gives a row the larger share of its mix. That is no
-        other method: shares changed and pairs turned around make the same batch.
+        other method: shares changed and pairs turned around make the same batch. Of several
+        processes each mixes its own rows.
     """
 
     reference = "Zhang, Cisse, Dauphin, Lopez-Paz: mixup: Beyond empirical risk minimization, ICLR"

@@ -9,11 +9,12 @@ from torch.nn import functional as F
 
 from colafier.flow import Batch, MakeNet, Pass, Passes, Purified, Terms, TrainSet
 from colafier.functional import cross_entropy
+from colafier.kinds import within
+from colafier.methods._row_losses import no_losses
 from colafier.methods._soft_labels import purified
 from colafier.methods.base import Method
 from colafier.rows import RowTable
 from colafier.schedules import plain_epochs, scaled
-from colafier.variants import within
 
 AUTHORS_EPOCHS = 320
 AUTHORS_BATCH = 128
@@ -70,9 +71,9 @@ class Pencil(Method):
         within(observed_weight, 0, inf, "observed_weight")
         within(entropy_weight, 0, inf, "entropy_weight")
         within(label_rate, 0, inf, "label_rate")
-        within(1 if label_steps is None else label_steps, 1, inf, "label_steps")
-        within(0 if first_stage is None else first_stage, 0, inf, "first_stage")
-        within(0 if second_stage is None else second_stage, 0, inf, "second_stage")
+        within(label_steps, 1, inf, "label_steps")
+        within(first_stage, 0, inf, "first_stage")
+        within(second_stage, 0, inf, "second_stage")
         self.observed_weight = observed_weight
         self.entropy_weight = entropy_weight
         self.label_rate = label_rate
@@ -87,13 +88,11 @@ class Pencil(Method):
         self.epochs = epochs
         usual = max(round(AUTHORS_EPOCHS / epochs), 1)
         self.steps = usual if self.label_steps is None else self.label_steps
-        first, second = self.first_stage, self.second_stage
-        self.begin = plain_epochs(70, epochs) if first is None else first
-        length = scaled(130, epochs, AUTHORS_EPOCHS) if second is None else second
-        self.end = self.begin + length
+        self.begin = plain_epochs(70, epochs, self.first_stage)
+        self.end = self.begin + scaled(130, epochs, AUTHORS_EPOCHS, self.second_stage)
         given = F.one_hot(train.given.clamp(min=0), train.num_classes)  # (n, c)
         self.label_logits = RowTable(SURE * given, trusted=train.trusted)
-        self.row_losses = RowTable(torch.zeros(train.n))
+        self.row_losses = no_losses(train.n)
         self.register_buffer("given", train.given.clone(), persistent=False)
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
 from colafier.functional import cross_entropy
+from colafier.kinds import within
 from colafier.methods._best_net import BestNet, accuracy
 from colafier.methods._row_losses import WithRowLosses
 from colafier.methods._transition import SMALLEST, anchor_transition
 from colafier.schedules import scaled
 from colafier.selection import held_out, trained_on
-from colafier.variants import within
 
 
 class ReweightR(WithRowLosses):
@@ -56,8 +56,8 @@ class ReweightR(WithRowLosses):
         holdout: float = 0.1,
     ) -> None:
         super().__init__()
-        within(1 if warmup is None else warmup, 1, inf, "warmup")
-        within(0 if revision is None else revision, 0, inf, "revision")
+        within(warmup, 1, inf, "warmup")
+        within(revision, 0, inf, "revision")
         within(revision_rate, 0, inf, "revision_rate")
         within(quantile, 0, 1, "quantile")
         within(holdout, 0, 0.5, "holdout")
@@ -70,8 +70,8 @@ class ReweightR(WithRowLosses):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """A net, its best state in a phase, T with its slack, and each row's cross entropy."""
         super().setup(make_net, train, epochs)
-        self.warmup_epochs = scaled(1, epochs, 5) if self.warmup is None else self.warmup
-        revision = scaled(2, epochs, 5) if self.revision is None else self.revision
+        self.warmup_epochs = scaled(1, epochs, 5, self.warmup)
+        revision = scaled(2, epochs, 5, self.revision)
         self.revision_begin = max(epochs - revision, self.warmup_epochs + 1)
         self.best = BestNet(self.net)
         self.register_buffer("transition", torch.eye(train.num_classes))  # T
@@ -114,7 +114,9 @@ class ReweightR(WithRowLosses):
 
     def revised(self) -> Tensor:
         """T with its slack, whose rows are probabilities again (c, c)."""
-        transition = (self.transition + self.slack).clamp(min=SMALLEST)
+        transition = self.transition + self.slack
+        # the slope goes on below the smallest value, so that what seems impossible can be revised
+        transition = transition + (transition.clamp(min=SMALLEST) - transition).detach()
         return transition / transition.sum(1, keepdim=True)
 
     def resolved(self) -> dict[str, Any]:
