@@ -72,6 +72,23 @@ def test_methods_prints_a_table(
     assert sum("`jocor` (told the rate)" in row for row in (first, second)) == 1
 
 
+def test_detectors_print_a_table(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cleanlab")
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    fm_mini = importlib.import_module("fm_mini")
+    small = fm_mini.conditions(str(folder), str(folder / "noisy.npy"), limit=60, epochs=1)
+    monkeypatch.setattr(fm_mini, "conditions", lambda: small)
+    monkeypatch.setattr("sys.argv", ["detectors.py", "--fm-mini"])
+    runpy.run_path(str(BENCHMARKS / "detectors.py"), run_name="__main__")
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    cells = [row.strip("| ").split(" | ") for row in rows]
+    names = ["confident_learning", "small_loss", "mean_margin", "knn_voting"]
+    assert [cell[0] for cell in cells] == [f"`{name}`" for name in names]
+    assert all(0 <= float(value) <= 1 for cell in cells for value in cell[1:])
+
+
 def test_report_size_prints_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,99 @@
+"""The detection baselines of `colafier.audit.detectors` on the rows and labels of methods.py.
+
+    python benchmarks/detectors.py                # digits, 40 % instance noise
+    python benchmarks/detectors.py --fm-mini      # Fashion-MNIST, see fm_mini.py
+
+Prints a Markdown table: how well each ranks the wrong labels first. Probabilities for confident
+learning are those of a logistic regression on the pixels, which did not see the row's label; losses
+and margins are those of plain training (`ce`); neighbors are found among the pixels.
+"""
+
+import argparse
+import sys
+
+import fm_mini
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.model_selection import cross_val_predict
+from torch import Tensor
+
+from colafier.audit import detectors
+from colafier.data.trainset import Rows
+from colafier.methods import build
+from colafier.methods.base import Method
+from colafier.nets import net_factory
+from colafier.runs import Task, prepare
+from colafier.settings import Settings, resolve
+from colafier.train.optimizers import OptimizerSettings
+from colafier.train.trainer import fit
+
+
+def training_course(settings: Settings, task: Task) -> list[Tensor]:
+    """Logarithms of the probabilities of all rows (n, c) after each epoch of plain training."""
+    method = build("ce")
+    rows = Rows(
+        task.source.x,
+        task.given,
+        task.source.num_classes,
+        view_names=method.views,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+        flip=settings.flip,
+    )
+    course: list[Tensor] = []
+
+    def remember(trained: Method, _: int) -> dict[str, float]:
+        course.append(rows.predict(trained.deployed()).clamp(min=1e-12).log())
+        return {}
+
+    fit(
+        method,
+        rows,
+        net_factory(settings.net, rows.row_shape, rows.num_classes),
+        epochs=settings.epochs,
+        optimizer=OptimizerSettings(lr=settings.lr, weight_decay=settings.weight_decay),
+        seed=settings.seed,
+        score=remember,
+    )
+    return course
+
+
+def qualities(settings: Settings, task: Task) -> dict[str, Tensor]:
+    """What each detector makes of the labels (n,)."""
+    given, pixels = task.given, task.source.x.flatten(1).float() / 255  # (n,), (n, d)
+    regression = LogisticRegression(max_iter=200)
+    unseen = cross_val_predict(regression, pixels, given, cv=5, method="predict_proba")  # (n, c)
+    course = training_course(settings, task)
+    losses = -course[-1].gather(1, given[:, None])[:, 0]  # (n,)
+    margins = torch.stack([detectors.margin(log_p, given) for log_p in course]).mean(0)  # (n,)
+    return {
+        "confident_learning": detectors.confident_learning(torch.from_numpy(unseen), given),
+        "small_loss": detectors.small_loss(losses, given),
+        "mean_margin": detectors.mean_margin(margins, given),
+        "knn_voting": detectors.knn_voting(pixels, given),
+    }
+
+
+def main() -> None:
+    """Run all detectors and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--fm-mini", action="store_true", help="Fashion-MNIST instead of digits")
+    args = parser.parse_args()
+
+    given = fm_mini.conditions() if args.fm_mini else {}
+    preset = None if args.fm_mini else "digits"
+    settings = resolve(preset, {**given, "method": "ce", "seed": args.seed})
+    task = prepare(settings)
+    wrong = (task.given != task.truth).numpy()
+    lines = ["| detector | AUROC for wrong labels | average precision |", "| --- | --- | --- |"]
+    for name, quality in qualities(settings, task).items():
+        doubt = 1 - quality.double().numpy()
+        auroc, precision = roc_auc_score(wrong, doubt), average_precision_score(wrong, doubt)
+        lines.append(f"| `{name}` | {auroc:.3f} | {precision:.3f} |")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
