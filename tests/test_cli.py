@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from colafier.cli import app
+from colafier.methods import available
 
 TINY = ("--preset", "digits", "--limit", "120", "--net", "linear", "--epochs", "2")
 
@@ -214,6 +216,25 @@ def test_a_method_is_explained() -> None:
 def test_methods_are_listed() -> None:
     said = colafier("methods")
     assert all(word in said for word in ("colafier", "ce", "2024", "SDM", "needs the noise rate"))
+
+
+def test_a_broken_file_hides_no_other_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("import math\nmath.nothing\n")
+    monkeypatch.setenv("COLAFIER_METHODS", str(path))
+    monkeypatch.setattr("colafier.cli.console", Console(width=500))  # a row is one line
+    said = colafier("methods", code=2)
+    rows = {
+        cells[1].strip(): cells[-2]
+        for line in said.splitlines()
+        if len(cells := line.split("│")) > 2
+    }
+    assert set(rows) == set(available())
+    assert f"does not work: {path.resolve()}, line 2: AttributeError" in rows["broken"]
+    assert "extremely noisy labels" in rows["co_teaching"]
+    assert "extremely noisy labels" in colafier("methods", "co_teaching")
 
 
 def test_demo_shows_both_methods(tmp_path: Path) -> None:

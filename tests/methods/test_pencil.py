@@ -1,6 +1,5 @@
 """What is special to PENCIL: the step of the labels, the stages and their rates."""
 
-import math
 from typing import Any
 
 import pytest

@@ -167,10 +167,14 @@ class DivideMix(InTurns):
 
     def _labeled(self, clean: Tensor, train: TrainSet) -> Tensor:
         """Rows that keep their label (n,), as a mask: at least enough for one step."""
-        rows = train.labelled.nonzero()[:, 0]  # (m,)
-        enough = min(self.batch_size, len(rows))
         labeled = train.labelled & (clean > self.threshold)
-        labeled[rows[clean[rows].topk(enough).indices]] = True
+        enough = min(self.batch_size, int(train.labelled.sum()))
+        if int(labeled.sum()) < enough:
+            rows = train.labelled.nonzero()[:, 0]  # (m,)
+            rows = rows[
+                torch.randperm(len(rows))
+            ]  # of equals not the first, which may be one class
+            labeled[rows[clean[rows].topk(enough).indices]] = True
         return labeled
 
     def _refined(self, batch: Batch, number: int) -> Tensor:

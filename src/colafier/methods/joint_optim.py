@@ -18,7 +18,6 @@ from colafier.rows import RowTable
 from colafier.schedules import scaled
 
 AUTHORS_EPOCHS = 320  # 200 of the first stage, 120 of the second
-AUTHORS_WINDOW = 10
 
 
 class JointOptim(Method):
@@ -29,13 +28,14 @@ class JointOptim(Method):
         entropy_weight: Weight of the entropy of each prediction, beta.
         label_start: Epochs before the labels are replaced; by default scaled from 70 in 320.
         first_stage: Epochs of the first stage; by default scaled from 200 in 320.
-        window: Epochs whose predictions are averaged to a label; by default 10, or `label_start` if
-            that is less.
+        window: Epochs whose predictions are averaged to a label; by default scaled from 10 in 320.
 
     Note:
         The authors use SGD with a high constant rate in the first stage, chosen for each noise, and
         in the second another that falls to a tenth twice; here both start from the run's rate.
-        Their weights differ by noise, too: ours are those for asymmetric noise of 40 %.
+        Their weights differ by noise, too: ours are those for asymmetric noise of 40 %. In runs of
+        less than 48 epochs the scaled window is one epoch; the authors' ten epochs would reach back
+        to a net that knew little.
     """
 
     reference = "Tanaka et al., Joint optimization framework for learning with noisy labels, CVPR"
@@ -70,7 +70,7 @@ class JointOptim(Method):
         self.epochs = epochs
         self.start = scaled(70, epochs, AUTHORS_EPOCHS, self.label_start)
         self.first_epochs = scaled(200, epochs, AUTHORS_EPOCHS, self.first_stage)
-        self.slots = min(AUTHORS_WINDOW if self.window is None else self.window, self.start)
+        self.slots = min(scaled(10, epochs, AUTHORS_EPOCHS, self.window), self.start)
         self.net = make_net()
         self.fresh = make_net().requires_grad_(False)
         given = F.one_hot(train.given.clamp(min=0), train.num_classes).float()  # (n, c)
