@@ -171,9 +171,7 @@ class DivideMix(InTurns):
         enough = min(self.batch_size, int(train.labelled.sum()))
         if int(labeled.sum()) < enough:
             rows = train.labelled.nonzero()[:, 0]  # (m,)
-            rows = rows[
-                torch.randperm(len(rows))
-            ]  # of equals not the first, which may be one class
+            rows = rows[torch.randperm(len(rows))]  # equals in any order, not by class
             labeled[rows[clean[rows].topk(enough).indices]] = True
         return labeled
 
