@@ -1,13 +1,13 @@
 """Methods that train in phases: rows, a walk through some epochs, and processes that are not."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from colafier.data.trainset import Rows
-from colafier.flow import Batch
+from colafier.flow import Batch, Terms
 from colafier.methods.base import Method
 from colafier.nets import net_factory
 from colafier.train.engine import Engine
@@ -39,6 +39,28 @@ def walk(method: Method, rows: Rows, epochs: Sequence[int]) -> None:
             engine.begin_pass(part)
             for batch in rows.batches(part, epoch, 0):
                 method.update(batch, engine)
+
+
+def says(classes: Tensor, sure: float) -> Tensor:
+    """Predictions (n, c) that are so sure of these classes and of no other."""
+    one = torch.nn.functional.one_hot(classes, CLASSES).float()
+    return sure * one + (1 - sure) / (CLASSES - 1) * (1 - one)
+
+
+def act(method: Method, net: Any, rows: Rows, script: Sequence[Tensor], epoch: int = 0) -> None:
+    """Epochs without training: after each, the net predicts what the script has for it.
+
+    The bias of the net's head is the number of its place in the script.
+    """
+
+    def predict(module: Any, some: Tensor | None = None) -> Tensor:
+        p = script[int(module.head.bias[0].item())]  # (n, c)
+        return p if some is None else p[some]
+
+    rows.predict = predict  # type: ignore[assignment, method-assign]
+    for place in range(len(script)):
+        for _ in method.passes(epoch + place, rows):
+            torch.nn.init.constant_(net.head.bias, place)
 
 
 def batch_at(method: Method, rows: Rows, epoch: int) -> Batch:
@@ -83,11 +105,30 @@ class Recorder:
 
 def gradient(method: Method, batch: Batch) -> Tensor:
     """Of the deployed classifier, flat."""
+    return slope(method, learned(method.loss(batch)))
+
+
+def learned(terms: Terms) -> Tensor:
+    """What the engine minimizes."""
+    return torch.stack([term for term in terms.values() if term.requires_grad]).sum()
+
+
+def slope(method: Method, loss: Tensor) -> Tensor:
+    """Of a loss in the deployed classifier, flat."""
     method.zero_grad()
-    torch.stack([t for t in method.loss(batch).values() if t.requires_grad]).sum().backward()
-    return torch.cat(
-        [p.grad.flatten() for p in method.deployed().parameters() if p.grad is not None]
-    )
+    loss.backward()
+    parameters = method.deployed().parameters()
+    return torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
+
+
+def assert_minimizes(
+    method: Method, batch: Batch, slow: Tensor, rtol: float = 1e-3, atol: float = 1e-5
+) -> None:
+    """That this is the loss of a batch, as written down row by row: in its value and its slope."""
+    expected = slope(method, slow)
+    loss = learned(method.loss(batch))
+    torch.testing.assert_close(loss.detach(), slow.detach(), rtol=rtol, atol=atol)
+    torch.testing.assert_close(slope(method, loss), expected, rtol=rtol, atol=atol)
 
 
 def joint_gradient(method: Method, batch: Batch, cut: int) -> Tensor:

@@ -1,11 +1,20 @@
 """What is special to CORES2: the sieve, the peer term, and the label shares of kept rows."""
 
 from dataclasses import replace
-from math import log
 
 import pytest
 import torch
-from in_phases import CLASSES, GIVEN, ROWS, batch_at, gradient, joint_gradient, ready, share_of
+from in_phases import (
+    CLASSES,
+    GIVEN,
+    ROWS,
+    assert_minimizes,
+    batch_at,
+    gradient,
+    joint_gradient,
+    ready,
+    share_of,
+)
 
 from colafier.methods.cores2 import CORES2
 
@@ -16,22 +25,19 @@ def test_loss_and_sieve_row_by_row() -> None:
     with torch.no_grad():
         method.net.head.weight.mul_(8)
     method.shares.copy_(torch.tensor([0.5, 0.3, 0.2]))
-    p = method.net(batch.x).softmax(1).tolist()
+    p = method.net(batch.x).softmax(1)
     kept, losses = [], []
     for n, y in enumerate(batch.y.tolist()):
-        every = [-log(p[n][j] + 1e-8) for j in range(CLASSES)]
-        kept.append(-log(p[n][y]) <= sum(every) / CLASSES)
-        peer = sum(share * loss for share, loss in zip((0.5, 0.3, 0.2), every, strict=True))
-        losses.append(-log(p[n][y]) - 1.5 * peer)
+        every = [-(p[n, j] + 1e-8).log() for j in range(CLASSES)]
+        kept.append(bool(-p[n, y].log() <= sum(every) / CLASSES))
+        peer = 0.5 * every[0] + 0.3 * every[1] + 0.2 * every[2]
+        losses.append(-p[n, y].log() - 1.5 * peer)
     assert 0 < sum(kept) < ROWS
-    terms = method.loss(batch)
-    value = float((terms["ce"] + terms["peer"]).detach())
-    expected = sum(loss for loss, keep in zip(losses, kept, strict=True) if keep) / sum(kept)
-    assert value == pytest.approx(expected, rel=1e-4)
+    assert_minimizes(method, batch, torch.stack(losses)[torch.tensor(kept)].mean())
     staged = method.kept.take_staged()
     assert staged is not None
     assert staged[1].tolist() == kept
-    assert float(terms["kept"]) == pytest.approx(sum(kept) / ROWS)
+    assert float(method.loss(batch)["kept"]) == pytest.approx(sum(kept) / ROWS)
 
 
 def test_first_it_is_cross_entropy_then_the_peer_term_rises_then_rows_are_sieved() -> None:
@@ -60,6 +66,20 @@ def test_a_batch_that_keeps_nothing_is_harmless() -> None:
     assert (wrong.y != guess[:5]).all()
     assert float(method.loss(wrong)["kept"]) == 0
     assert gradient(method, wrong).abs().max() == 0
+
+
+def test_rows_that_a_person_decided_are_kept_though_their_label_does_not_fit() -> None:
+    trusted = torch.arange(ROWS) < 20
+    method, rows = ready(CORES2(warmup=0, ramp=1, sieve=0), trusted=trusted)
+    batch = batch_at(method, rows, 3)
+    wrong = replace(batch, y=method.net(batch.x).argmin(1))
+    p = method.net(batch.x).softmax(1)
+    own = torch.nn.functional.cross_entropy(method.net(batch.x), wrong.y, reduction="none")
+    losses = own + 2 * (p.log() / CLASSES).sum(1)
+    assert_minimizes(method, wrong, losses[trusted[batch.index]].mean())
+    staged = method.kept.take_staged()
+    assert staged is not None
+    assert torch.equal(staged[1], trusted[batch.index])
 
 
 def test_label_shares_are_those_of_kept_rows_and_sum_to_one() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from in_phases import CLASSES, GIVEN, ROWS, batch_at, ready, walk
+from in_phases import CLASSES, GIVEN, ROWS, act, assert_minimizes, batch_at, ready, says, walk
 
 from colafier.methods._transition import anchor_transition
 from colafier.methods.forward_t import ForwardT
@@ -27,15 +27,27 @@ def test_first_the_first_net_learns_then_the_second() -> None:
     assert not all(torch.equal(a, b) for a, b in zip(second, state(method.net), strict=True))
 
 
-def test_t_is_read_off_the_best_epoch_of_the_first_net() -> None:
-    method, rows = ready(ForwardT(warmup=1), epochs=4)
-    walk(method, rows, [0])
-    with torch.no_grad():
-        method.first.head.weight.zero_()  # a later state, which held-out rows did not choose
-    walk(method, rows, [1])
-    expected = anchor_transition(rows.predict(method.best.net))
-    torch.testing.assert_close(method.transition, expected)
-    assert not torch.equal(method.transition, torch.eye(CLASSES))
+def test_t_is_read_off_the_most_likely_epoch_of_the_first_net() -> None:
+    method, rows = ready(ForwardT(warmup=3), epochs=6)
+    accurate = says(GIVEN, 0.4)
+    likely = says(GIVEN.clamp(min=1), 0.6)  # though it does not know the first class
+    wrong = says((GIVEN + 1) % CLASSES, 0.9)
+    act(method, method.first, rows, [accurate, likely, wrong])
+    walk(method, rows, [3])
+    torch.testing.assert_close(method.transition, anchor_transition(likely))
+
+
+def test_a_run_that_goes_on_for_much_longer_stays_with_the_second_net() -> None:
+    short, rows = ready(ForwardT(), epochs=4)
+    walk(short, rows, range(4))
+    method, _ = ready(ForwardT(), epochs=12)
+    method.load_state_dict(short.state_dict())
+    assert method.resolved() == {"warmup": 6}
+    walk(method, rows, [4])
+    assert method.deployed() is method.net
+    assert not torch.equal(method.net.head.weight, short.net.head.weight)
+    assert torch.equal(method.first.head.weight, short.first.head.weight)
+    assert torch.equal(method.transition, short.transition)
 
 
 def test_held_out_rows_train_the_second_net_only() -> None:
@@ -48,12 +60,11 @@ def test_loss_of_the_second_net_row_by_row() -> None:
     method, rows = ready(ForwardT(warmup=1), epochs=4)
     batch = batch_at(method, rows, 1)
     method.transition.copy_(torch.tensor([[0.7, 0.2, 0.1], [0.0, 0.9, 0.1], [0.3, 0.1, 0.6]]))
-    p, t = method.net(batch.x).softmax(1).tolist(), method.transition.tolist()
-    total = 0.0
+    p, t = method.net(batch.x).softmax(1), method.transition.tolist()
+    total = torch.zeros(())
     for n, y in enumerate(batch.y.tolist()):
-        total -= torch.tensor(sum(p[n][i] * t[i][y] for i in range(CLASSES))).log().item()
-    value = float(method.loss(batch)["forward"].detach())
-    assert value == pytest.approx(total / ROWS, rel=1e-4)
+        total = total - sum(p[n, i] * t[i][y] for i in range(CLASSES)).log()
+    assert_minimizes(method, batch, total / ROWS)
 
 
 def found(transition: torch.Tensor) -> float:

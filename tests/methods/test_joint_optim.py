@@ -1,10 +1,10 @@
 """What is special to JointOptim: its terms, when labels are replaced, and the second stage."""
 
-import math
 from typing import Any
 
 import pytest
 import torch
+from in_phases import assert_minimizes
 from torch import Tensor, nn
 
 from colafier.data.trainset import Rows
@@ -43,20 +43,20 @@ def test_terms_of_the_first_stage_row_by_row() -> None:
     method, train, _ = ready(prior_weight=1.2, entropy_weight=0.8)
     method.targets.values = torch.rand(ROWS, CLASSES).softmax(1)
     batch = next(iter(train.batches(next(method.passes(0, train)), 0, 0)))
+    p = method.net(batch.x).softmax(1)
+    q = method.targets[batch.index]
+    ce = entropy = prior = torch.zeros(())
+    for c in range(CLASSES):
+        mean = torch.zeros(())
+        for i in range(ROWS):
+            ce = ce - q[i, c] * p[i, c].log() / ROWS
+            entropy = entropy - p[i, c] * p[i, c].log() / ROWS
+            mean = mean + p[i, c] / ROWS
+        prior = prior + (1 / CLASSES / mean).log() / CLASSES
+    assert_minimizes(method, batch, ce + 1.2 * prior + 0.8 * entropy)
     terms = method.loss(batch)
-    p = method.net(batch.x).softmax(1).tolist()
-    q = method.targets[batch.index].tolist()
-    ce = entropy = 0.0
-    mean = [0.0] * CLASSES
-    for i in range(ROWS):
-        for c in range(CLASSES):
-            ce -= q[i][c] * math.log(p[i][c]) / ROWS
-            entropy -= p[i][c] * math.log(p[i][c]) / ROWS
-            mean[c] += p[i][c] / ROWS
-    prior = sum(math.log((1 / CLASSES) / m) / CLASSES for m in mean)
-    assert terms["ce"].item() == pytest.approx(ce, rel=1e-4)
-    assert terms["entropy"].item() == pytest.approx(0.8 * entropy, rel=1e-4)
-    assert terms["prior"].item() == pytest.approx(1.2 * prior, rel=1e-3)
+    assert terms["entropy"].item() == pytest.approx(0.8 * entropy.item(), rel=1e-4)
+    assert terms["prior"].item() == pytest.approx(1.2 * prior.item(), rel=1e-3)
 
 
 def test_labels_are_the_given_ones_until_they_are_the_mean_of_the_last_predictions() -> None:
@@ -98,6 +98,12 @@ def test_the_second_stage_begins_with_a_fresh_net_and_leaves_labels_alone() -> N
     assert torch.equal(method.targets.values, labels)
 
 
+def test_the_first_stage_has_the_rate_of_the_run_throughout() -> None:
+    method, train, _ = ready(epochs=12, first_stage=6)
+    parts = [part for epoch in range(6) for part in method.passes(epoch, train)]
+    assert [part.lr_scale for part in parts] == [1.0] * 6
+
+
 def test_the_fresh_net_is_another_draw() -> None:
     method, _, _ = ready()
     assert not torch.equal(method.net.head.weight, method.fresh.head.weight)
@@ -119,6 +125,7 @@ def test_stages_are_scaled_to_the_run() -> None:
         "first_stage": 200,
         "window": 10,
     }
+    assert ready(epochs=64)[0].resolved() == {"label_start": 14, "first_stage": 40, "window": 2}
     method, train, engine = ready(epochs=1)
     walk(method, train, engine, 0)
     assert method.resolved()["first_stage"] == 1

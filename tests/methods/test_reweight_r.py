@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from in_phases import CLASSES, ROWS, batch_at, gradient, ready, walk
+from in_phases import CLASSES, GIVEN, ROWS, act, assert_minimizes, batch_at, ready, says, walk
 
+from colafier.methods._transition import anchor_transition
 from colafier.methods.reweight_r import ReweightR, importance
 
 T = torch.tensor([[0.7, 0.2, 0.1], [0.0, 0.9, 0.1], [0.3, 0.1, 0.6]])
@@ -24,35 +25,22 @@ def test_weights_without_noise_are_one_and_never_infinite() -> None:
     assert importance(p, given, torch.eye(3)).tolist() == [0.0, 1.0]
 
 
-def test_loss_row_by_row() -> None:
-    method, rows = ready(ReweightR(warmup=1, revision=1))
-    batch = batch_at(method, rows, 2)
-    method.transition.copy_(T)
-    p = method.net(batch.x).softmax(1).tolist()
-    total = 0.0
-    for n, y in enumerate(batch.y.tolist()):
-        beta = p[n][y] / sum(p[n][i] * float(T[i, y]) for i in range(CLASSES))
-        total -= beta * torch.tensor(p[n][y]).log().item()
-    value = float(method.loss(batch)["reweighted"].detach())
-    assert value == pytest.approx(total / len(batch), rel=1e-4)
-
-
-def test_weights_are_constants_until_the_revision() -> None:
-    """Before it, the gradient is that of cross entropy with fixed weights."""
+@pytest.mark.parametrize("revises", [False, True])
+def test_loss_row_by_row_with_weights_that_are_constants_until_the_revision(revises: bool) -> None:
     method, rows = ready(ReweightR(warmup=1, revision=2), epochs=6)
+    batch = batch_at(method, rows, 5 if revises else 3)
     method.transition.copy_(T)
-    batch = batch_at(method, rows, 3)
-    got = gradient(method, batch)
-    assert method.slack.grad is None
-    logits = method.net(batch.x)
-    fixed = importance(logits.softmax(1), batch.y, T).detach()
-    method.zero_grad()
-    losses = torch.nn.functional.cross_entropy(logits, batch.y, reduction="none")
-    (fixed * losses).mean().backward()
-    torch.testing.assert_close(got, torch.cat([p.grad.flatten() for p in method.net.parameters()]))
-    gradient(method, batch_at(method, rows, 5))
-    assert method.slack.grad is not None
-    assert method.slack.grad.abs().max() > 0
+    p = method.net(batch.x).softmax(1)
+    slack = torch.zeros(CLASSES, CLASSES, requires_grad=True)
+    t = (T + slack) / (T + slack).sum(1, keepdim=True)
+    total = torch.zeros(())
+    for n, y in enumerate(batch.y.tolist()):
+        beta = p[n, y] / sum(p[n, i] * t[i, y] for i in range(CLASSES))
+        total = total - (beta if revises else beta.detach()) * p[n, y].log() / len(batch)
+    assert_minimizes(method, batch, total)
+    assert (method.slack.grad is not None) == revises
+    if revises:
+        torch.testing.assert_close(method.slack.grad, slack.grad, rtol=1e-3, atol=1e-5)
 
 
 def test_the_slack_is_added_once_and_rows_stay_probabilities() -> None:
@@ -67,7 +55,7 @@ def test_the_slack_is_added_once_and_rows_stay_probabilities() -> None:
 def test_three_phases_each_from_the_best_epoch_before() -> None:
     method, rows = ready(ReweightR(revision_rate=0.5), epochs=10)
     assert method.resolved() == {"warmup": 2, "revision_begin": 6}
-    for epoch, rate in ((2, 1.0), (6, 0.5)):
+    for epoch, rate in ((2, None), (6, 0.5)):
         walk(method, rows, [epoch - 1])
         kept = method.best.net.head.weight.clone()
         with torch.no_grad():
@@ -76,6 +64,22 @@ def test_three_phases_each_from_the_best_epoch_before() -> None:
         assert torch.equal(method.net.head.weight, kept)
         assert (part.restart, part.lr_scale) == (("net",), rate)
     assert not torch.equal(method.transition, torch.eye(CLASSES))
+
+
+def test_t_is_read_off_the_best_epoch_of_the_warm_up() -> None:
+    method, rows = ready(ReweightR(warmup=3), epochs=8)
+    right, wrong = says(GIVEN, 0.8), says((GIVEN + 1) % CLASSES, 0.6)
+    act(method, method.net, rows, [wrong, right, wrong])
+    next(iter(method.passes(3, rows)))
+    torch.testing.assert_close(method.transition, anchor_transition(right))
+
+
+def test_after_the_warm_up_the_best_epoch_is_that_of_predictions_sent_through_t() -> None:
+    method, rows = ready(ReweightR(warmup=1, revision=2), epochs=6)
+    method.transition.copy_(torch.eye(CLASSES).roll(1, 1))  # every label is the next class
+    act(method, method.net, rows, [says((GIVEN - 1) % CLASSES, 0.8), says(GIVEN, 0.8)], epoch=2)
+    next(iter(method.passes(4, rows)))
+    assert method.net.head.bias[0].item() == 0
 
 
 def test_held_out_rows_train_nothing() -> None:
