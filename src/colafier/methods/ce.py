@@ -9,7 +9,7 @@ from colafier.methods._row_losses import WithRowLosses
 class CrossEntropy(WithRowLosses):
     """Plain training, which in the end learns the wrong labels as well."""
 
-    reference = "Zhang et al., Understanding deep learning requires rethinking generalization, ICLR"
+    reference = "Zhang et al.: Understanding deep learning requires rethinking generalization, ICLR"
     year = 2017
 
     def loss(self, batch: Batch) -> Terms:

@@ -50,7 +50,7 @@ class CoLearning(WithRowLosses):
     """
 
     reference = (
-        "Tan et al., Co-learning: Learning from noisy labels with self-supervision, ACM Multimedia"
+        "Tan et al.: Co-learning: Learning from noisy labels with self-supervision, ACM Multimedia"
     )
     year = 2021
     views = ("weak", "strong", "strong")

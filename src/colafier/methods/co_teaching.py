@@ -21,7 +21,7 @@ class CoTeaching(SmallLossPair):
     """
 
     reference = (
-        "Han et al., Co-teaching: Robust training of deep neural networks with extremely noisy "
+        "Han et al.: Co-teaching: Robust training of deep neural networks with extremely noisy "
         "labels, NeurIPS"
     )
     year = 2018

@@ -34,7 +34,7 @@ class CoTeachingPlus(SmallLossPair):
     """
 
     reference = (
-        "Yu et al., How does disagreement help generalization against label corruption?, ICML"
+        "Yu et al.: How does disagreement help generalization against label corruption?, ICML"
     )
     year = 2019
 

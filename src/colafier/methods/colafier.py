@@ -75,7 +75,10 @@ class CoLafier(Method):
         neighbors: This and all that follow: a single choice other than the variant's.
     """
 
-    reference = "Zhang, Hu, Rundensteiner: CoLafier, SDM"
+    reference = (
+        "Zhang, Hu, Rundensteiner: CoLafier: Collaborative noisy label purifier with local "
+        "intrinsic dimensionality guidance, SDM"
+    )
     year = 2024
     num_nets = 2
 

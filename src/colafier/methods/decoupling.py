@@ -21,7 +21,7 @@ class Decoupling(SideBySide):
         have no least share.
     """
 
-    reference = 'Malach, Shalev-Shwartz, Decoupling "when to update" from "how to update", NeurIPS'
+    reference = 'Malach, Shalev-Shwartz: Decoupling "when to update" from "how to update", NeurIPS'
     year = 2017
 
     def __init__(self, *, warmup: int = 0, least_share: float = 0.1) -> None:

@@ -46,7 +46,7 @@ class Disc(Method):
     """
 
     reference = (
-        "Li et al., DISC: Learning from noisy labels via dynamic instance-specific selection and "
+        "Li et al.: DISC: Learning from noisy labels via dynamic instance-specific selection and "
         "correction, CVPR"
     )
     year = 2023

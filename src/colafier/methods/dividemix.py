@@ -50,7 +50,7 @@ class DivideMix(InTurns):
     """
 
     reference = (
-        "Li, Socher, Hoi, DivideMix: Learning with noisy labels as semi-supervised learning, ICLR"
+        "Li, Socher, Hoi: DivideMix: Learning with noisy labels as semi-supervised learning, ICLR"
     )
     year = 2020
     views = ("weak", "weak")

@@ -39,7 +39,7 @@ class EarlyLearningPlus(InTurns):
     """
 
     reference = (
-        "Liu et al., Early-learning regularization prevents memorization of noisy labels, NeurIPS"
+        "Liu et al.: Early-learning regularization prevents memorization of noisy labels, NeurIPS"
     )
     year = 2020
 

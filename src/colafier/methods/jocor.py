@@ -34,7 +34,7 @@ class JoCoR(SmallLossPair):
     """
 
     reference = (
-        "Wei et al., Combating noisy labels by agreement: A joint training method with "
+        "Wei et al.: Combating noisy labels by agreement: A joint training method with "
         "co-regularization, CVPR"
     )
     year = 2020

@@ -38,7 +38,7 @@ class JointOptim(Method):
         to a net that knew little.
     """
 
-    reference = "Tanaka et al., Joint optimization framework for learning with noisy labels, CVPR"
+    reference = "Tanaka et al.: Joint optimization framework for learning with noisy labels, CVPR"
     year = 2018
     goes_on = False  # stages and the window of label means are cut to the length of the run
 

@@ -50,7 +50,7 @@ class Pencil(Method):
     """
 
     reference = (
-        "Yi, Wu, Probabilistic end-to-end noise correction for learning with noisy labels, CVPR"
+        "Yi, Wu: Probabilistic end-to-end noise correction for learning with noisy labels, CVPR"
     )
     year = 2019
 
