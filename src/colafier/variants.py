@@ -27,7 +27,7 @@ class Choices:
     class_floor: float = 0.0  # no class is guessed less often than this share of its given rows
     patience: int = 1  # epochs in a row that must want the same move
     average: float = 0.0  # epochs over which the deployed LID-gen is averaged; 0: not at all
-    rate_floor: float = 1.0  # where the learning rate ends along a half cosine; 1: constant
+    rate_floor: float = 1.0  # where the learning rate ends along a half cosine; 1: the run's rate
     holdout: bool = False  # whether some rows are only used to see how far guesses can be trusted
 
     def __post_init__(self) -> None:
