@@ -1,5 +1,7 @@
 """How much a label must be doubted to move, and what the classifier learns at the end."""
 
+import copy
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
@@ -114,6 +116,22 @@ def test_relearning_takes_nets_that_need_more_than_one_row() -> None:
     x, believed = torch.rand(17, 8), torch.full((17, C), 1 / C)
     relearn(net, x, believed, lambda v: v, epochs=1, batch_size=16)
     assert all(p.isfinite().all() for p in net.parameters())
+
+
+def test_frozen_parts_of_a_net_stay_as_they_are() -> None:
+    frozen = nn.Linear(6, 5).requires_grad_(False)
+    x = torch.randn(60, 6, generator=torch.Generator().manual_seed(0))
+    own = fitting.recipe(
+        (6,),
+        60,
+        net=lambda: nn.Sequential(copy.deepcopy(frozen), nn.Tanh()),
+        epochs=2,
+        relearn_epochs=2,
+    )
+    judged = fitting.judge(x, torch.arange(60) % 2, 2, own)
+    state = judged.classifier.state_dict()
+    kept = [value for value in state.values() if value.shape == frozen.weight.shape]
+    assert torch.equal(kept[0], frozen.weight)
 
 
 def test_only_colafier_on_vectors_learns_again() -> None:

@@ -17,7 +17,7 @@ from colafier.audit.evidence import Known
 from colafier.audit.posterior import Posterior, posterior
 from colafier.data.trainset import Rows
 from colafier.data.views import Normalize
-from colafier.flow import Purified
+from colafier.flow import MakeNet, Purified
 from colafier.methods import build
 from colafier.methods.base import Method
 from colafier.nets import net_factory
@@ -150,10 +150,11 @@ def judge(
         trusted=trusted,
         came=came,
     )
+    make_net = net_factory(how.net, rows.row_shape, num_classes)
     history = fit(
         method,
         rows,
-        net_factory(how.net, rows.row_shape, num_classes),
+        make_net,
         epochs=how.epochs,
         optimizer=OptimizerSettings(lr=how.lr, weight_decay=how.weight_decay),
         seed=how.seed,
@@ -178,7 +179,8 @@ def judge(
     lid = purified.columns.get("lid", torch.full((rows.n,), torch.nan)).cpu()
     classifier = method.deployed().cpu().eval()
     if how.relearn_epochs:
-        p = _relearned(classifier, rows, _lesson(found, decided, rows.given), how, progress)
+        lesson = _lesson(found, decided, rows.given)
+        p = _relearned(classifier, rows, lesson, how, _frozen(make_net), progress)
     said |= {who: classes.cpu() for who, classes in purified.opinions.items()}
     course = None if purified.course is None else purified.course.cpu()
     return Judged(
@@ -193,8 +195,19 @@ def _lesson(found: Posterior, decided: Decisions, given: Tensor) -> Tensor:
     return torch.where(kept[:, None], sure, found.probabilities)
 
 
+def _frozen(make_net: MakeNet) -> set[str]:
+    """Names of the parameters that a net of the user's own does not want to be trained."""
+    with torch.random.fork_rng(devices=[]):
+        return {name for name, p in make_net().named_parameters() if not p.requires_grad}
+
+
 def _relearned(
-    classifier: nn.Module, rows: Rows, believed: Tensor, how: Recipe, progress: bool
+    classifier: nn.Module,
+    rows: Rows,
+    believed: Tensor,
+    how: Recipe,
+    frozen: set[str],
+    progress: bool,
 ) -> Tensor:
     """Teach the classifier what is believed now; its probabilities after that (n, c)."""
     relearn(
@@ -205,6 +218,7 @@ def _relearned(
         epochs=how.relearn_epochs,
         batch_size=how.batch_size,
         lr=how.lr,
+        frozen=frozen,
         seed=how.seed,
         progress=progress,
     )

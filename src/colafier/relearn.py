@@ -1,6 +1,6 @@
 """The last lesson of a classifier: what is believed of the rows, in place of their given labels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ def relearn(
     batch_size: int,
     lr: float = 1e-3,
     weight_decay: float = 1e-2,
+    frozen: Collection[str] = (),
     seed: int = 0,
     progress: bool = False,
 ) -> None:
@@ -36,11 +37,15 @@ def relearn(
         batch_size: Rows in one step.
         lr: Where the learning rate starts; it falls to zero.
         weight_decay: Of AdamW.
+        frozen: Ends of the names of parameters that stay as they are.
         seed: Of the order and of what is dropped.
         progress: Whether a terminal shows a bar.
     """
-    classifier.requires_grad_(True).train()
-    optimizer = torch.optim.AdamW(classifier.parameters(), lr=lr, weight_decay=weight_decay)
+    classifier.train()
+    for name, parameter in classifier.named_parameters():
+        parameter.requires_grad_(not name.endswith(tuple(frozen)))
+    learned = [parameter for parameter in classifier.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(learned, lr=lr, weight_decay=weight_decay)
     batches = -(-len(x) // batch_size)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, epochs * batches)
     with torch.random.fork_rng(devices=[]), bar("learning again", epochs, progress) as advance:
