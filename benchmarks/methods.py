@@ -2,6 +2,10 @@
 
     python benchmarks/methods.py                                   # digits, 40 % instance noise
     python benchmarks/methods.py --fm-mini --methods ce gce elr    # Fashion-MNIST, see fm_mini.py
+    python benchmarks/methods.py --features cifar-10-batches-py CIFAR-10_human.pt    # vectors
+
+The last are frozen features (see purify.py) of the first 10,000 CIFAR-10 images, with the labels
+`worst` of CIFAR-10N.
 
 Prints a JSON line per method and seed as it goes, then a Markdown table of means over the seeds.
 Headline is the last epoch; a method that needs the noise rate is told the true one, and marked.
@@ -10,13 +14,15 @@ Headline is the last epoch; a method that needs the noise rate is told the true 
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 import fm_mini
+import purify
 
 from colafier import methods
-from colafier.runs import prepare, train
+from colafier.runs import Task, prepare, train
 from colafier.settings import Settings, resolve
 from colafier.train import records
 
@@ -32,10 +38,24 @@ SHOWN = {
 def settings_for(method: str, seed: int, args: argparse.Namespace) -> Settings:
     """The same conditions for all, apart from the method's own settings."""
     given = {"method": method, "seed": seed, "lr_floor": args.lr_floor}
+    if args.features:
+        data, human = args.features
+        images = {"source": "cifar10", "data": data, "limit": 10_000}
+        how = {"noise": f"cifar10n:worst:{human}", "net": "mlp", "epochs": 15}
+        return resolve(None, {**images, **how, **given})
     if not args.fm_mini:
         return resolve("digits", given)
     own = {"warmup": 3, "ramp": 5} if method == "colafier" else {}
     return resolve(None, {**fm_mini.conditions(), **given}, own)
+
+
+def task_of(settings: Settings, args: argparse.Namespace) -> Task:
+    """The rows and their labels; with `--features` as vectors."""
+    task = prepare(settings)
+    if not args.features:
+        return task
+    x, test_x = purify.features_of(task.source)
+    return replace(task, source=replace(task.source, x=x, test_x=test_x))
 
 
 def line_of(record: dict[str, Any]) -> dict[str, Any]:
@@ -74,13 +94,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--lr-floor", type=float, default=1.0, help="as of colafier train")
     parser.add_argument("--fm-mini", action="store_true", help="Fashion-MNIST instead of digits")
+    parser.add_argument("--features", nargs=2, metavar=("DATA", "HUMAN"), help="CIFAR-10N's files")
     args = parser.parse_args()
 
     lines = []
     for method in args.methods:
         for seed in args.seeds:
             settings = settings_for(method, seed, args)
-            lines.append(line_of(train(settings, prepare(settings)).record))
+            lines.append(line_of(train(settings, task_of(settings, args)).record))
             sys.stdout.write(records.to_json(lines[-1]) + "\n")
             sys.stdout.flush()
     sys.stdout.write(markdown(lines) + "\n")
