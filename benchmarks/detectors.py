@@ -52,7 +52,9 @@ def training_course(settings: Settings, task: Task) -> list[Tensor]:
         rows,
         net_factory(settings.net, rows.row_shape, rows.num_classes),
         epochs=settings.epochs,
-        optimizer=OptimizerSettings(lr=settings.lr, weight_decay=settings.weight_decay),
+        optimizer=OptimizerSettings(
+            lr=settings.lr, weight_decay=settings.weight_decay, lr_floor=settings.lr_floor
+        ),
         seed=settings.seed,
         score=remember,
     )

@@ -37,7 +37,9 @@ SHOWN = {
 
 def settings_for(method: str, seed: int, args: argparse.Namespace) -> Settings:
     """The same conditions for all, apart from the method's own settings."""
-    given = {"method": method, "seed": seed, "lr_floor": args.lr_floor}
+    given = {"method": method, "seed": seed}
+    if args.lr_floor is not None:
+        given["lr_floor"] = args.lr_floor
     if args.features:
         data, human = args.features
         images = {"source": "cifar10", "data": data, "limit": 10_000}
@@ -92,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--methods", nargs="+", default=methods.available())
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("--lr-floor", type=float, default=1.0, help="as of colafier train")
+    parser.add_argument("--lr-floor", type=float, help="as of colafier train")
     parser.add_argument("--fm-mini", action="store_true", help="Fashion-MNIST instead of digits")
     parser.add_argument("--features", nargs=2, metavar=("DATA", "HUMAN"), help="CIFAR-10N's files")
     args = parser.parse_args()

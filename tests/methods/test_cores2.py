@@ -41,7 +41,7 @@ def test_loss_and_sieve_row_by_row() -> None:
 
 
 def test_first_it_is_cross_entropy_then_the_peer_term_rises_then_rows_are_sieved() -> None:
-    method, rows = ready(CORES2(), epochs=20)
+    method, rows = ready(CORES2(warmup=2), epochs=20)
     assert method.resolved() == {"warmup": 2, "ramp": 6, "sieve": 6}
     peers, kept = [], []
     with torch.no_grad():
@@ -56,6 +56,12 @@ def test_first_it_is_cross_entropy_then_the_peer_term_rises_then_rows_are_sieved
     assert kept[:4] == [1, 1, 1, 1]
     assert max(kept[4:]) < 1
     assert peers[5] == pytest.approx(peers[6])
+
+
+def test_the_warm_up_does_not_shrink_and_the_sieve_waits_for_it() -> None:
+    assert ready(CORES2(), epochs=100)[0].resolved() == {"warmup": 10, "ramp": 30, "sieve": 31}
+    assert ready(CORES2(), epochs=20)[0].resolved() == {"warmup": 10, "ramp": 6, "sieve": 10}
+    assert ready(CORES2(sieve=3), epochs=20)[0].resolved()["sieve"] == 3
 
 
 def test_a_batch_that_keeps_nothing_is_harmless() -> None:
