@@ -54,6 +54,7 @@ class Pass:
     optimizers: tuple[str, ...] | None = None  # names of those that step; None: all
     restart: tuple[str, ...] = ()  # names of optimizers whose state is cleared first
     lr_scale: float | None = None  # of the optimizers' rates; None: as the run's falls
+    lr_span: tuple[int, int] | None = None  # epochs over which that falls; None: the whole run
     batch_size: int | None = None  # None: the run's
     drop_last: bool = False
 

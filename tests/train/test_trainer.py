@@ -103,6 +103,16 @@ def test_the_rate_falls_where_the_pass_has_none(floor: float, expected: list[flo
     assert method.rates("warm") == [0.1]
 
 
+def test_a_fresh_net_has_a_span_of_its_own() -> None:
+    class Fresh(Rates):
+        def passes(self, epoch: int, train: TrainSet) -> Passes:  # noqa: ARG002
+            yield Pass(lr_span=(0, 1) if epoch == 0 else (1, 3))
+
+    method = Fresh()
+    train(method, optimizer=OptimizerSettings(lr=0.2, lr_floor=0.1))
+    assert method.rates("train") == pytest.approx([0.2, 0.11])  # 0.2 in epochs 0 and 1
+
+
 def test_terms_are_means_over_rows() -> None:
     method = Phases()
     epoch = train(method, epochs=1).epochs[0]

@@ -89,6 +89,7 @@ class CAL(Method):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, proxy labels and losses of the rows, and how given labels are spread."""
         c = self.num_classes = train.num_classes
+        self.epochs = epochs
         self.first_epochs = scaled(66, epochs, AUTHORS_EPOCHS, self.proxy_epochs)
         self.warmup_epochs = plain_epochs(AUTHORS_WARMUP, self.first_epochs, self.warmup)
         self.ramp_epochs = scaled(30, epochs, AUTHORS_EPOCHS, self.ramp)
@@ -113,12 +114,14 @@ class CAL(Method):
         """Epochs of the first net, the last of them at a low rate, then those of the second."""
         if epoch < self.first_epochs and not self.corrects:
             calm = epoch >= self.first_epochs - max(1, round(self.first_epochs * 6 / 66))
-            yield Pass(optimizers=("first",), lr_scale=PROXY_RATE if calm else None)
+            scale, span = PROXY_RATE if calm else None, (0, self.first_epochs)
+            yield Pass(optimizers=("first",), lr_scale=scale, lr_span=span)
             return
         if not self.corrects:
             self._count_flips(train)
             self.corrects.fill_(True)
-        yield Pass(optimizers=("net",))
+        span = (self.first_epochs, self.epochs)  # a fresh net begins with the whole rate
+        yield Pass(optimizers=("net",), lr_span=span)
 
     def loss(self, batch: Batch) -> Terms:
         """The given label's loss, less the peer term and, for the second net, the covariance."""

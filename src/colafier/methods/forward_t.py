@@ -61,6 +61,7 @@ class ForwardT(Method):
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, T, and the last cross entropy of each row."""
+        self.epochs = epochs
         self.warmup_epochs = scaled(120, epochs, AUTHORS_EPOCHS, self.warmup)
         self.first = make_net()
         self.best = BestNet(self.first)
@@ -76,7 +77,8 @@ class ForwardT(Method):
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """Epochs of the first net, T from the best of them, then epochs of the second net."""
         if epoch < self.warmup_epochs and not self.corrects:
-            yield Pass(trained_on(train, self.holdout), optimizers=("first",))
+            span = (0, self.warmup_epochs)
+            yield Pass(trained_on(train, self.holdout), optimizers=("first",), lr_span=span)
             held = held_out(train, self.holdout)
             p = train.predict(self.first, held)  # (m, c)
             self.best.offer(self.first, likelihood(p, train.given[held]))
@@ -85,7 +87,8 @@ class ForwardT(Method):
             p = train.predict(self.best.net)  # (n, c)
             self.transition.copy_(anchor_transition(p, self.quantile))
             self.corrects.fill_(True)
-        yield Pass(optimizers=("net",))
+        span = (self.warmup_epochs, self.epochs)  # a fresh net begins with the whole rate
+        yield Pass(optimizers=("net",), lr_span=span)
 
     def loss(self, batch: Batch) -> Terms:
         """Cross entropy of the first net, or the forward loss of the second."""

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, is_dataclass
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Any, Protocol
@@ -94,12 +95,12 @@ def fit(
     history = _begin(method, train, engine, checkpoint, resume, earlier)
     journal = _Journal(folder, loggers if processes.first else (), history, processes.first)
     bar = Bar(epochs, len(history.epochs), progress and processes.first)
+    rates = partial(_run_scale, epochs=epochs, floor=settings.lr_floor)
     finished = False
     try:
         with bar:
             for epoch in range(len(history.epochs), epochs):
-                scale = cosine(epoch, epochs, settings.lr_floor)
-                figures = _epoch(method, train, engine, epoch, scale, seed, bar, score)
+                figures = _epoch(method, train, engine, epoch, rates, seed, bar, score)
                 checkpoint.save(method, engine, [*history.epochs, figures])
                 history.epochs.append(figures)
                 journal.write(figures)
@@ -177,7 +178,7 @@ def _epoch(
     train: Walkable,
     engine: Engine,
     epoch: int,
-    run_scale: float,
+    rates: Callable[[Pass, int], float],
     seed: int,
     bar: Bar,
     score: Score | None,
@@ -191,7 +192,7 @@ def _epoch(
         if steps == 0 and engine.processes.first:
             log.warning("epoch %d: the pass %r has no rows and is skipped", epoch, part.tag)
         method.train()
-        engine.begin_pass(part, run_scale)
+        engine.begin_pass(part, rates(part, epoch))
         for step, batch in enumerate(train.batches(part, epoch, number)):
             terms = method.update(batch, engine)
             loss = engine.take_loss()
@@ -205,6 +206,12 @@ def _epoch(
         figures.update(score(method, epoch))
     scored = time.perf_counter()
     return figures | {"seconds": trained - begin, "scoring_seconds": scored - trained}
+
+
+def _run_scale(part: Pass, epoch: int, epochs: int, floor: float) -> float:
+    """What is left of the run's rates: they fall over the run, or over the pass's own span."""
+    begin, end = part.lr_span or (0, epochs)
+    return cosine(max(epoch - begin, 0), end - begin, floor)
 
 
 def _passes(method: Method, train: Walkable, epoch: int, seed: int) -> Iterator[tuple[int, Pass]]:
