@@ -23,6 +23,8 @@ class Mixup(WithRowLosses):
         quarters of the run. `mixing.mixup` gives a row the larger share of its mix. That is no
         other method: shares changed and pairs turned around make the same batch. Of several
         processes each mixes its own rows.
+    Note: Mixes are learned more slowly than rows. Where a run is too short for wrong labels to be
+        learned by heart, as FM-mini's 15 epochs, it ends below cross entropy (docs/methods.md).
     """
 
     reference = "Zhang, Cisse, Dauphin, Lopez-Paz: mixup: Beyond empirical risk minimization, ICLR"

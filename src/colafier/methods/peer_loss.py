@@ -51,7 +51,8 @@ class PeerLoss(WithRowLosses):
         is learned with an alpha above 2. At the run's constant rate a large alpha drives whole
         classes out of the guesses, hence `max_weight`; on small data it may still happen to one.
         Plain training is not scaled as long as it fits: a peer term that comes before all classes
-        are learned loses some for good (FM-mini: .679 with 1 epoch of it, .745 with 7).
+        are learned loses some for good (FM-mini: .679 with 1 epoch of it, .745 with 7; at a
+        falling rate it loses more of them, .638).
         They draw the peers' rows and labels from two more batches; here the rows are the batch's
         own, and the labels are drawn from all given ones, which has the same mean and needs no
         further forward pass. They divide the rate by 1 + alpha; here the loss is, the same for SGD
