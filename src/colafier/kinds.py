@@ -1,4 +1,4 @@
-"""Values checked against the types that were declared for them, as settings come from anywhere."""
+"""Values checked against declared types and ranges, as settings come from anywhere."""
 
 from collections.abc import Mapping
 from types import NoneType, UnionType

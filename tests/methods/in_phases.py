@@ -1,10 +1,10 @@
-"""Methods that train in phases: rows, a walk through some epochs, and processes that are not."""
+"""Methods that train in phases: rows, a walk through epochs, losses to compare, two processes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from colafier.data.trainset import Rows
 from colafier.flow import Batch, Terms
@@ -129,6 +129,20 @@ def assert_minimizes(
     loss = learned(method.loss(batch))
     torch.testing.assert_close(loss.detach(), slow.detach(), rtol=rtol, atol=atol)
     torch.testing.assert_close(slope(method, loss), expected, rtol=rtol, atol=atol)
+
+
+def assert_terms(
+    net: nn.Module, terms: Mapping[str, Tensor], slow: Mapping[str, Tensor], atol: float = 1e-6
+) -> None:
+    """That each term is as written down row by row, in its value and in its slope for a net."""
+    torch.testing.assert_close(terms, slow, rtol=1e-4, atol=1e-6)
+    parameters = list(net.parameters())
+    for name, term in terms.items():
+        found, expected = (
+            torch.autograd.grad(value, parameters, retain_graph=True)
+            for value in (term, slow[name])
+        )
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=atol)
 
 
 def joint_gradient(method: Method, batch: Batch, cut: int) -> Tensor:

@@ -87,7 +87,7 @@ def _own_files() -> dict[str, Path]:
         if name in _built_in() or files.get(name, path) != path:
             raise ValueError(f"{path} has the name of a method that is there already: rename it")
         if name == CONTRACT or name.startswith("_") or not name.isidentifier():
-            raise ValueError(f"{path} cannot be the name of a method: rename it")
+            raise ValueError(f"{name!r} cannot be the name of a method: rename {path}")
         files[name] = path
     return files
 
