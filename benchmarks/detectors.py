@@ -19,14 +19,14 @@ from sklearn.model_selection import cross_val_predict
 from torch import Tensor
 
 from colafier.audit import detectors
-from colafier.data.trainset import Rows
 from colafier.methods import build
-from colafier.methods.base import Method
+from colafier.methods.contract import Method
 from colafier.nets import net_factory
-from colafier.runs import Task, prepare
-from colafier.settings import Settings, resolve
-from colafier.train.optimizers import OptimizerSettings
-from colafier.train.trainer import fit
+from colafier.training.optimizers import OptimizerSettings
+from colafier.training.trainer import fit
+from colafier.training.training_set import Rows
+from colafier.workflows.experiment import Task, prepare
+from colafier.workflows.settings import Settings, resolve
 
 
 def training_course(settings: Settings, task: Task) -> list[Tensor]:

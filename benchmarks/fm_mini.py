@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from colafier.runs import Result, prepare, train
-from colafier.settings import Settings, read_pairs, resolve
-from colafier.train import records
+from colafier.training import records
+from colafier.workflows.experiment import Result, prepare, train
+from colafier.workflows.settings import Settings, read_pairs, resolve
 
 DATA = "/usr/share/datasets/fashion-mnist"  # where Debian's package puts it
 LABELS = str(Path(__file__).with_name("fmnist10k_instance40.npy"))

@@ -22,9 +22,9 @@ import fm_mini
 import purify
 
 from colafier import methods
-from colafier.runs import Task, prepare, train
-from colafier.settings import Settings, resolve
-from colafier.train import records
+from colafier.training import records
+from colafier.workflows.experiment import Task, prepare, train
+from colafier.workflows.settings import Settings, resolve
 
 SHOWN = {
     "test_accuracy": "test accuracy, last epoch",

@@ -24,15 +24,17 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from colafier import embed, fitting, inference
-from colafier.audit.actions import decide
-from colafier.audit.posterior import soft_labels
-from colafier.data import noise, sources
-from colafier.data.sources import Source
-from colafier.data.views import Normalize
-from colafier.functional import gce
-from colafier.settings import read_pairs
-from colafier.train import records
+from colafier import embed
+from colafier.audit import pipeline
+from colafier.audit.noise_model import soft_labels
+from colafier.audit.policy import decide
+from colafier.benchmark_data import noise, sources
+from colafier.benchmark_data.sources import Source
+from colafier.core.functional import gce
+from colafier.nets import inference
+from colafier.nets.normalize import Normalize
+from colafier.training import records
+from colafier.workflows.settings import read_pairs
 
 STRICT = 0.95  # also shown: how often relabels are right with `--precision 0.95`
 KNOWN = ("aggregate", "random1", "random2", "random3", "worst")
@@ -80,8 +82,8 @@ def figures(
 def ours(x: Tensor, test_x: Tensor, given: Tensor, source: Source, **chosen: Any) -> dict[str, Any]:
     """`colafier purify` from the features on."""
     begin = time.perf_counter()
-    how = fitting.recipe(tuple(x.shape[1:]), len(x), **chosen)
-    judged = fitting.judge(x, given, source.num_classes, how)
+    how = pipeline.recipe(tuple(x.shape[1:]), len(x), **chosen)
+    judged = pipeline.judge(x, given, source.num_classes, how)
     seconds = time.perf_counter() - begin
     decided, found = judged.decided, judged.found
     p = inference.predict(judged.classifier, test_x, judged.normalize)
@@ -162,7 +164,7 @@ def main() -> None:
     args = parser.parse_args()
     chosen = {"seed": args.seed, "hyper": read_pairs(args.set)}
     if args.witnesses is not None:
-        fitting.WITNESSES = args.witnesses
+        pipeline.WITNESSES = args.witnesses
 
     source = sources.cifar10(args.data, args.limit)
     x, test_x = features_of(source)

@@ -16,9 +16,9 @@ from purify import features_of
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from colafier import fitting
-from colafier.data import sources
-from colafier.train import records
+from colafier.audit import pipeline
+from colafier.benchmark_data import sources
+from colafier.training import records
 
 RARE = 3  # classes
 
@@ -32,7 +32,7 @@ def imbalance(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
     noisy = torch.rand(len(truth), generator=generator) < 0.2
     other = (truth + torch.randint(1, 10, truth.shape, generator=generator)) % 10
     given = torch.where(noisy, other, truth)
-    judged = fitting.judge(x, given, 10, fitting.recipe((x.shape[1],), len(x), seed=seed))
+    judged = pipeline.judge(x, given, 10, pipeline.recipe((x.shape[1],), len(x), seed=seed))
     labels = judged.decided.labels
     recall = [
         [float((found[truth == c] == c).float().mean()) for c in range(10)]
@@ -54,7 +54,7 @@ def nowhere(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(seed)
     hidden = truth >= 8
     given = torch.where(hidden, torch.randint(8, truth.shape, generator=generator), truth)
-    judged = fitting.judge(x, given, 8, fitting.recipe((x.shape[1],), len(x), seed=seed))
+    judged = pipeline.judge(x, given, 8, pipeline.recipe((x.shape[1],), len(x), seed=seed))
     said = torch.from_numpy(judged.decided.reason == "nowhere")
     return {
         "auroc_nowhere": roc_auc_score(hidden, 1 - judged.found.plausible.max(1).values),

@@ -19,10 +19,10 @@ import pandas as pd
 import torch
 from torch import nn
 
-from colafier.audit import evidence, report
-from colafier.audit.snippets import of_arrays
-from colafier.data.views import Normalize
-from colafier.train import records
+from colafier.nets.normalize import Normalize
+from colafier.report import evidence, page
+from colafier.report.snippets import of_arrays
+from colafier.training import records
 
 CLASSES = [f"class {number}" for number in range(10)]
 FEATURES, SIDE = 1280, 32
@@ -83,7 +83,7 @@ def measure(n: int, out: Path) -> dict[str, Any]:
     """Write a run of n rows and its report into a folder."""
     known, lines = made_up(n)
     pictures = np.random.default_rng(0).integers(0, 256, (n, 3, SIDE, SIDE), dtype=np.uint8)
-    lines.to_csv(out / report.LABELS, index=False, float_format="%.6g")
+    lines.to_csv(out / page.LABELS, index=False, float_format="%.6g")
     start = time.perf_counter()
     snippets = of_arrays(pictures, lines["given_label"].tolist())
     evidence.write(out, evidence.gather(known, evidence.doubtful(lines), snippets))
@@ -95,7 +95,7 @@ def measure(n: int, out: Path) -> dict[str, Any]:
         "estimated_wrong_labels": round(wrong * n), "accuracy_on_unseen_given_labels": None,
     }  # fmt: skip
     start = time.perf_counter()
-    path = report.write(out, summary)
+    path = page.write(out, summary)
     written = time.perf_counter() - start
     return {
         "rows": n,

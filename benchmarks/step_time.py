@@ -16,17 +16,17 @@ from statistics import median
 
 import torch
 
-from colafier import losses
-from colafier.data.sources import fashion_mnist
-from colafier.data.trainset import Rows
-from colafier.flow import Batch, Pass
-from colafier.functional import draw_wrong
+from colafier.benchmark_data.sources import fashion_mnist
+from colafier.core import losses
+from colafier.core.functional import draw_wrong
+from colafier.core.mixing import mix, mixed_labels
 from colafier.methods.colafier import CoLafier
-from colafier.mixing import mix, mixed_labels
+from colafier.methods.contract import Batch, Pass
 from colafier.nets import net_factory
-from colafier.train.engine import Engine
-from colafier.train.optimizers import OptimizerSettings
-from colafier.train.processes import Processes
+from colafier.training.distributed import Processes
+from colafier.training.engine import Engine
+from colafier.training.optimizers import OptimizerSettings
+from colafier.training.training_set import Rows
 
 DATA = "/usr/share/datasets/fashion-mnist"  # where Debian's package puts it
 EPOCH = 6  # after warm-up

@@ -19,9 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from colafier.flow import Batch, MakeNet, Terms, TrainSet
-from colafier.methods.base import Method
-from colafier.rows import RowTable
+from colafier.methods.contract import Batch, MakeNet, Method, RowTable, Terms, TrainSet
 
 
 class LabelSmoothing(Method):
@@ -60,7 +58,7 @@ def main() -> None:
     from rich.console import Console
 
     from colafier import methods, resolve, run
-    from colafier.summary import table
+    from colafier.cli.score_table import table
 
     os.environ[methods.OWN_FILES] = __file__
     names = ("ce", Path(__file__).stem)

@@ -40,9 +40,9 @@ def need() -> Callable[[str], None]:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Little training of the witnesses, and a cache of embeddings of one's own."""
-    from colafier.audit import witnesses
+    from colafier.audit import out_of_fold
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(witnesses, "FEWEST_STEPS", 20)
+        patch.setattr(out_of_fold, "FEWEST_STEPS", 20)
         patch.setenv("COLAFIER_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from typer.testing import CliRunner
 
-from colafier.cli import app
-from colafier.purify import Options, Outcome, purify
+from colafier.cli.app import app
+from colafier.workflows.purify import Options, Outcome, purify
 
 Array = np.ndarray[Any, Any]
 CLASSES = ("apple", "pear", "plum")

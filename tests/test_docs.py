@@ -15,16 +15,17 @@ import torch
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from colafier import arrays, gate, methods, resolve, run
-from colafier.cli import app
-from colafier.data.noise import GENERATORS, Noise
-from colafier.data.sources import Source
-from colafier.data.trainset import Rows
+from colafier import arrays, methods, resolve, run
+from colafier.benchmark_data.noise import GENERATORS, Noise
+from colafier.benchmark_data.sources import Source
+from colafier.cli.app import app
+from colafier.core import safeguards
+from colafier.core.config import CHOICE_NAMES, VARIANTS
 from colafier.nets import net_factory
-from colafier.runs import FILES
-from colafier.settings import Settings, read_pairs
-from colafier.train.trainer import fit
-from colafier.variants import CHOICE_NAMES, VARIANTS
+from colafier.training.trainer import fit
+from colafier.training.training_set import Rows
+from colafier.workflows.experiment import FILES
+from colafier.workflows.settings import Settings, read_pairs
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -203,7 +204,7 @@ def test_constants_of_the_gate_are_those_of_the_code() -> None:
     text = (DOCS / "how-it-works.md").read_text()
     table = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|", text, re.MULTILINE))
     assert list(table) == ["TO_MOVE", "TO_STAY", "FEWEST_ROWS"]
-    assert {name: str(getattr(gate, name)) for name in table} == table
+    assert {name: str(getattr(safeguards, name)) for name in table} == table
 
 
 def test_all_that_can_be_set_is_explained() -> None:

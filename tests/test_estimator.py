@@ -18,9 +18,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from colafier import ColafierClassifier, NoisyLabelClassifier
-from colafier.audit import witnesses
-from colafier.audit.table import COLUMNS
-from colafier.inputs import ImageLayout, Labels
+from colafier.audit import out_of_fold
+from colafier.audit.label_table import COLUMNS
+from colafier.ingest.arrays import ImageLayout, Labels
 from colafier.methods import available
 
 Array = NDArray[Any]
@@ -44,7 +44,7 @@ class Noisy(NamedTuple):
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The witnesses have no setting for it."""
-    monkeypatch.setattr(witnesses, "FEWEST_STEPS", 40)
+    monkeypatch.setattr(out_of_fold, "FEWEST_STEPS", 40)
 
 
 @pytest.fixture(scope="module")

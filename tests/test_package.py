@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import colafier
-from colafier.train.records import PACKAGES
+from colafier.training.records import PACKAGES
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -43,19 +43,24 @@ def declared() -> set[str]:
 
 def test_wheel_has_presets_templates_and_types(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    presets = {f"colafier/presets/{name}.toml" for name in ("cifar10", "cifar10n", "digits")}
+    presets = {
+        f"colafier/workflows/presets/{name}.toml" for name in ("cifar10", "cifar10n", "digits")
+    }
     templates = {
-        f"colafier/audit/templates/{path.name}"
-        for path in (ROOT / "src/colafier/audit/templates").iterdir()
+        f"colafier/report/templates/{path.name}"
+        for path in (ROOT / "src/colafier/report/templates").iterdir()
     }
     assert len(templates) > 5
-    assert presets | templates | {"colafier/py.typed", "colafier/cli.py"} <= names
+    assert presets | templates | {"colafier/py.typed", "colafier/cli/app.py"} <= names
     assert not [name for name in names if name.startswith("tests")]
 
 
 def test_wheel_works_on_its_own(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    code = "import colafier, colafier.settings as s; print(colafier.__file__, *s.preset_names())"
+    code = (
+        "import colafier; from colafier.workflows import settings; "
+        "print(colafier.__file__, *settings.preset_names())"
+    )
     where, *presets = python(code, path=tmp_path).split()
     assert Path(where).is_relative_to(tmp_path)
     assert presets == ["cifar10", "cifar10n", "digits"]
@@ -67,10 +72,10 @@ def test_wheel_works_on_its_own(wheel: Path, tmp_path: Path) -> None:
         "import colafier",
         "from colafier.methods import available; available()",
         "import sys; sys.argv = ['colafier', '--help']\n"
-        "from colafier.cli import app\n"
+        "from colafier.cli.app import app\n"
         "try:\n    app()\nexcept SystemExit as end:\n    assert not end.code",
         "import sys; sys.argv = ['colafier', 'train', '--help']\n"
-        "from colafier.cli import app\n"
+        "from colafier.cli.app import app\n"
         "try:\n    app()\nexcept SystemExit as end:\n    assert not end.code",
     ],
 )

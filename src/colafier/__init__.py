@@ -7,15 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colafier.data.sources import Source, arrays
+    from colafier.benchmark_data.sources import Source, arrays
     from colafier.estimator import ColafierClassifier, NoisyLabelClassifier
     from colafier.find_issues import find_label_issues
-    from colafier.flow import Batch, Pass, Purified
-    from colafier.methods.base import Method
     from colafier.methods.colafier import CoLafier
-    from colafier.rows import RowTable
-    from colafier.runs import Result, run
-    from colafier.settings import Settings, resolve
+    from colafier.methods.contract import Batch, Method, Pass, Purified
+    from colafier.methods.row_table import RowTable
+    from colafier.workflows.experiment import Result, run
+    from colafier.workflows.settings import Settings, resolve
 
 __version__ = "0.1.0"
 
@@ -38,21 +37,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Batch": "flow",
+    "Batch": "methods.contract",
     "CoLafier": "methods.colafier",
     "ColafierClassifier": "estimator",
-    "Method": "methods.base",
+    "Method": "methods.contract",
     "NoisyLabelClassifier": "estimator",
-    "Pass": "flow",
-    "Purified": "flow",
-    "Result": "runs",
-    "RowTable": "rows",
-    "Settings": "settings",
-    "Source": "data.sources",
-    "arrays": "data.sources",
+    "Pass": "methods.contract",
+    "Purified": "methods.contract",
+    "Result": "workflows.experiment",
+    "RowTable": "methods.row_table",
+    "Settings": "workflows.settings",
+    "Source": "benchmark_data.sources",
+    "arrays": "benchmark_data.sources",
     "find_label_issues": "find_issues",
-    "resolve": "settings",
-    "run": "runs",
+    "resolve": "workflows.settings",
+    "run": "workflows.experiment",
 }
 
 

@@ -1,5 +1,5 @@
 """`python -m colafier` is the command line."""
 
-from colafier.cli import app
+from colafier.cli.app import app
 
 app(prog_name="colafier")

@@ -12,11 +12,10 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from colafier import inference
-from colafier.audit.actions import PRECISION
-from colafier.audit.table import table
-from colafier.fitting import Judged, Recipe, judge, recipe
-from colafier.inputs import (
+from colafier.audit.label_table import table
+from colafier.audit.pipeline import Judged, Recipe, judge, recipe
+from colafier.audit.policy import PRECISION
+from colafier.ingest.arrays import (
     Array,
     Channels,
     ImageLayout,
@@ -25,6 +24,7 @@ from colafier.inputs import (
     same_rows,
     trusted_mask,
 )
+from colafier.nets import inference
 
 Net = str | nn.Module | Callable[[], nn.Module]
 
@@ -62,7 +62,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         feature_names_in_: Names of the columns, if X was a DataFrame with texts as names.
         labels_: Purified labels (n,), written as in y; rows without a label keep what y has.
         label_quality_: Probability that the given label is right (n,); NaN where there is none.
-        issues_: Table with one line for each row, see `colafier.audit.table`; with X's index.
+        issues_: Table with one line for each row, see `colafier.audit.label_table`; with X's index.
         noise_rate_: Estimated share of wrong labels.
         noise_rate_interval_: Its 95 % interval.
         history_: Figures of each epoch.
@@ -208,7 +208,7 @@ class ColafierClassifier(NoisyLabelClassifier):
     """CoLafier as an estimator: `NoisyLabelClassifier` with this method.
 
     Args:
-        variant: `adaptive` (ours), `paper` or `authors`; see `colafier.variants`.
+        variant: `adaptive` (ours), `paper` or `authors`; see `colafier.core.config`.
         hyper: Further hyper-parameters of CoLafier by name.
         net: This and all that follow, and the attributes: see `NoisyLabelClassifier`.
     """

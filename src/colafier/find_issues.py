@@ -7,11 +7,11 @@ import torch
 from sklearn.utils import check_array, check_random_state
 from torch import Tensor
 
-from colafier.audit.actions import most_doubtful
-from colafier.audit.posterior import posterior
-from colafier.audit.witnesses import cross_fit
-from colafier.data.views import Normalize
-from colafier.inputs import Array, Labels, as_tensor
+from colafier.audit.noise_model import posterior
+from colafier.audit.out_of_fold import cross_fit
+from colafier.audit.policy import most_doubtful
+from colafier.ingest.arrays import Array, Labels, as_tensor
+from colafier.nets.normalize import Normalize
 
 RankedBy = Literal["self_confidence", "normalized_margin", "confidence_weighted_entropy"]
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from colafier.embed import content_key, embed, embedder, extras
+from colafier import _optional
+from colafier.embed import content_key, embed, embedder
 from colafier.embed.efficientnet_lite import (
     PACKAGE,
     SHA256,
@@ -134,6 +135,6 @@ def test_lost_weights_are_an_error_that_helps() -> None:
 
 
 def test_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    monkeypatch.setattr(_optional, "find_spec", lambda _: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'colafier\[images\]'"):
         pretrained()

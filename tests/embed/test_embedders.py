@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 import colafier.embed
-from colafier.embed import choose, embedder, extras, hub
-from colafier.embed.progress import bar
+from colafier import _optional
+from colafier._progress import bar
+from colafier.embed import choose, embedder, hub
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_size_is_of_images(kind, size: int) -> None:
 
 def test_missing_module_says_what_to_install() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'colafier\[text\]'"):
-        extras.required("a_module_that_is_not_there", "text")
+        _optional.required("a_module_that_is_not_there", "text")
 
 
 def test_import_is_light() -> None:

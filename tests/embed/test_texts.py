@@ -6,7 +6,8 @@ import socket
 import numpy as np
 import pytest
 
-from colafier.embed import embedder, extras
+from colafier import _optional
+from colafier.embed import embedder
 from colafier.embed.texts import SHA256, MiniLM
 
 
@@ -60,6 +61,6 @@ def test_key_names_the_weights(minilm: MiniLM) -> None:
 
 
 def test_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    monkeypatch.setattr(_optional, "find_spec", lambda _: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'colafier\[text\]'"):
         embedder("minilm", "text")

@@ -6,13 +6,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from colafier.data.trainset import Rows
-from colafier.flow import Batch, Terms
-from colafier.methods.base import Method
+from colafier.methods.contract import Batch, Method, Terms
 from colafier.nets import net_factory
-from colafier.train.engine import Engine
-from colafier.train.optimizers import OptimizerSettings
-from colafier.train.processes import Processes
+from colafier.training.distributed import Processes
+from colafier.training.engine import Engine
+from colafier.training.optimizers import OptimizerSettings
+from colafier.training.training_set import Rows
 
 ROWS, CLASSES = 60, 3
 GIVEN = torch.arange(ROWS) % CLASSES

@@ -5,10 +5,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from colafier.data.trainset import Rows
-from colafier.flow import Batch
-from colafier.methods.base import Method
+from colafier.methods.contract import Batch, Method
 from colafier.nets import net_factory
+from colafier.training.training_set import Rows
 
 ROWS, CLASSES = 40, 4
 Kind = TypeVar("Kind", bound=Method)

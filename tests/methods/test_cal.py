@@ -8,8 +8,8 @@ import torch
 from in_phases import CLASSES, GIVEN, ROWS, assert_minimizes, batch_at, gradient, ready, slope, walk
 from torch import Tensor
 
-from colafier.flow import Batch
 from colafier.methods.cal import CAL, covariance
+from colafier.methods.contract import Batch
 
 NOISY = torch.where(torch.arange(ROWS) % 4 == 0, (GIVEN + 1) % CLASSES, GIVEN)
 

@@ -9,12 +9,12 @@ from in_phases import FakePeers, Recorder, share_of
 from one_batch import ROWS, ready
 from torch import Tensor
 
-from colafier.flow import Batch
+from colafier.core.mixing import mixup
 from colafier.methods.co_learning import CoLearning
-from colafier.mixing import mixup
-from colafier.train.engine import Engine
-from colafier.train.optimizers import OptimizerSettings
-from colafier.train.processes import Processes
+from colafier.methods.contract import Batch
+from colafier.training.distributed import Processes
+from colafier.training.engine import Engine
+from colafier.training.optimizers import OptimizerSettings
 
 
 def squared(rows: Tensor, i: int, j: int) -> float:

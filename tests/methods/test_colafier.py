@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from colafier.data.trainset import Rows
-from colafier.flow import Batch
+from colafier.core.config import VARIANTS
+from colafier.core.relabel import ClassFloor
 from colafier.methods.colafier import CoLafier
+from colafier.methods.contract import Batch
+from colafier.methods.row_table import RowTable
 from colafier.nets import net_factory
-from colafier.relabel import ClassFloor
-from colafier.rows import RowTable
-from colafier.variants import VARIANTS
+from colafier.training.training_set import Rows
 
 ROWS, CLASSES = 48, 3
 

@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from colafier import methods, mixing
-from colafier.data.trainset import Rows
-from colafier.flow import Pass
-from colafier.methods.base import Method
+from colafier import methods
+from colafier.core import mixing
+from colafier.methods.contract import Method, Pass
+from colafier.methods.row_table import RowTable
 from colafier.nets import Classifier, net_factory
-from colafier.rows import RowTable
-from colafier.train.engine import Engine
-from colafier.train.metrics import Metrics
-from colafier.train.optimizers import OptimizerSettings
-from colafier.train.processes import Processes, launch
-from colafier.train.records import History
-from colafier.train.trainer import fit
+from colafier.training.distributed import Processes, launch
+from colafier.training.engine import Engine
+from colafier.training.metrics import Metrics
+from colafier.training.optimizers import OptimizerSettings
+from colafier.training.records import History
+from colafier.training.trainer import fit
+from colafier.training.training_set import Rows
 
 NAMES = methods.available()
 EPOCHS = 3

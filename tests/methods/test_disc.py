@@ -7,14 +7,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from colafier.data.trainset import Rows
-from colafier.flow import Batch
-from colafier.methods.disc import CLEAN, HARD, NEITHER, PURIFIED, Disc
-from colafier.mixing import mixup
+from colafier.core.mixing import mixup
+from colafier.methods.contract import Batch
+from colafier.methods.disc import (
+    CLEAN,
+    HARD,
+    NEITHER,
+    PURIFIED,
+    Disc,
+)
 from colafier.nets import net_factory
-from colafier.train.engine import Engine
-from colafier.train.optimizers import OptimizerSettings
-from colafier.train.processes import Processes
+from colafier.training.distributed import Processes
+from colafier.training.engine import Engine
+from colafier.training.optimizers import OptimizerSettings
+from colafier.training.training_set import Rows
 
 ROWS, CLASSES = 60, 3
 

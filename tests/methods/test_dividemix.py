@@ -7,11 +7,11 @@ import torch
 from in_phases import assert_terms
 from torch import Tensor, nn
 
-from colafier.data.trainset import Rows
-from colafier.flow import Batch, Pass
+from colafier.core.mixing import mixup
+from colafier.methods.contract import Batch, Pass
 from colafier.methods.dividemix import DivideMix, small_component
-from colafier.mixing import mixup
 from colafier.nets import net_factory
+from colafier.training.training_set import Rows
 
 ROWS, CLASSES = 40, 3
 

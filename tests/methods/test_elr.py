@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from colafier.data.trainset import Rows
-from colafier.flow import Batch
+from colafier.methods.contract import Batch
 from colafier.methods.elr import EarlyLearning
+from colafier.methods.row_table import RowTable
 from colafier.nets import net_factory
-from colafier.rows import RowTable
+from colafier.training.training_set import Rows
 
 N = 10
 X = torch.randn(N, 4, generator=torch.Generator().manual_seed(0))

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from colafier.data.trainset import Rows
-from colafier.flow import Batch
+from colafier.methods.contract import Batch
 from colafier.methods.gce import GeneralizedCrossEntropy
 from colafier.nets import net_factory
+from colafier.training.training_set import Rows
 
 N = 24
 X = torch.randn(N, 4, generator=torch.Generator().manual_seed(0))

@@ -8,10 +8,10 @@ import torch
 from in_phases import assert_minimizes
 from torch import Tensor
 
-from colafier.data.trainset import Rows
-from colafier.flow import Batch
+from colafier.methods.contract import Batch
 from colafier.methods.gjs import GeneralizedJensenShannon
 from colafier.nets import net_factory
+from colafier.training.training_set import Rows
 
 X = torch.randint(0, 256, (8, 1, 8, 8), generator=torch.Generator().manual_seed(0)).byte()
 GIVEN = torch.arange(8) % 3

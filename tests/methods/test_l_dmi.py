@@ -17,7 +17,7 @@ from in_phases import (
 )
 from torch import Tensor
 
-from colafier.flow import Batch
+from colafier.methods.contract import Batch
 from colafier.methods.l_dmi import LDMI
 
 

@@ -5,10 +5,10 @@ import torch
 from in_phases import assert_minimizes
 from torch import Tensor
 
-from colafier.data.trainset import Rows
-from colafier.flow import Batch
+from colafier.methods.contract import Batch
 from colafier.methods.mixup import Mixup
 from colafier.nets import net_factory
+from colafier.training.training_set import Rows
 
 X = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
 GIVEN = torch.arange(9) % 3

@@ -8,10 +8,10 @@ import torch
 from in_phases import assert_minimizes
 from torch import Tensor
 
-from colafier.data.trainset import Rows
-from colafier.flow import Batch
+from colafier.methods.contract import Batch
 from colafier.methods.peer_loss import PeerLoss
 from colafier.nets import net_factory
+from colafier.training.training_set import Rows
 
 N = 20
 X = torch.randn(N, 4, generator=torch.Generator().manual_seed(0))

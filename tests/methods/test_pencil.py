@@ -7,13 +7,13 @@ import torch
 from in_phases import assert_terms
 from torch import Tensor, nn
 
-from colafier.data.trainset import Rows
-from colafier.flow import Batch
+from colafier.methods.contract import Batch
 from colafier.methods.pencil import Pencil
 from colafier.nets import net_factory
-from colafier.train.engine import Engine
-from colafier.train.optimizers import OptimizerSettings
-from colafier.train.processes import Processes
+from colafier.training.distributed import Processes
+from colafier.training.engine import Engine
+from colafier.training.optimizers import OptimizerSettings
+from colafier.training.training_set import Rows
 
 ROWS, CLASSES = 20, 10
 

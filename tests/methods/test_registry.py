@@ -7,13 +7,13 @@ from typing import Any, Literal
 import pytest
 
 from colafier import methods
-from colafier.methods.base import Method
 from colafier.methods.ce import CrossEntropy
+from colafier.methods.contract import Method
 
 
 def test_names_are_files() -> None:
     assert {"ce", "colafier"} <= set(methods.available())
-    assert "base" not in methods.available()
+    assert "contract" not in methods.available()
     assert methods.find("ce") is CrossEntropy
     assert isinstance(methods.build("ce"), CrossEntropy)
 
@@ -64,7 +64,7 @@ def test_the_example_shows_up_in_the_command_line_and_trains(tmp_path: Path) -> 
     [
         ("absent.py", None, "no file"),
         ("ce.py", "", "rename"),
-        ("base.py", "", "rename"),
+        ("contract.py", "", "rename"),
         ("_pair.py", "", "rename"),
         ("my method.py", "", "rename"),
         ("empty.py", "", "one Method"),

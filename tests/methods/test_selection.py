@@ -3,8 +3,8 @@
 import torch
 from in_phases import GIVEN, ROWS, ready
 
+from colafier.methods._selection import held_out, trained_on
 from colafier.methods.ce import CrossEntropy
-from colafier.selection import held_out, trained_on
 
 
 def test_held_out_and_trained_rows_are_all_labelled_ones() -> None:

@@ -5,7 +5,13 @@ import torch
 from torch import Tensor, nn
 
 from colafier import nets
-from colafier.nets import NETS, Backbone, Classifier, net_factory, precision
+from colafier.nets import (
+    NETS,
+    Backbone,
+    Classifier,
+    net_factory,
+    precision,
+)
 from colafier.nets.precision import backbone_dtype
 from colafier.nets.resnet import RESNETS
 

@@ -1,1 +1,1 @@
-"""What is wrong with the labels: how likely, how many, and what to do with each row."""
+"""Probabilities and observed labels in, decisions out, whatever made the probabilities."""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from colafier.embed.extras import required
-from colafier.lid import CHUNK_NUMBERS
+from colafier._optional import required
+from colafier.core.lid import CHUNK_NUMBERS
 
 LARGEST_MARGIN = 1e30
 SMALLEST_VOTE = 1e-12

@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from colafier._progress import bar
 from colafier.embed.cache import Cache, content_key, default_folder
-from colafier.embed.progress import bar
 
 __all__ = ["NAMES", "Embedder", "content_key", "default_folder", "embed", "embedder"]
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from colafier.embed.extras import file_digest
-from colafier.files import whole
+from colafier._io import whole
+from colafier._optional import file_digest
 
 log = logging.getLogger(__name__)
 

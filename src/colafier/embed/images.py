@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colafier.embed.extras import required
-from colafier.embed.progress import bar
-from colafier.files import whole
+from colafier._io import whole
+from colafier._optional import required
+from colafier._progress import bar
 
 Bytes = npt.NDArray[np.uint8]
 EXTRA = "images"

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from colafier.embed.extras import required
+from colafier._optional import required
 
 OFFLINE = "HF_HUB_OFFLINE"
 

@@ -14,8 +14,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from colafier.embed.extras import file_digest
-from colafier.files import whole
+from colafier._io import whole
+from colafier._optional import file_digest
 
 Floats = npt.NDArray[np.float32]
 MISSING = "<missing>"  # the category of values that are not there

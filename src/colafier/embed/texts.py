@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colafier.embed.extras import file_digest, packaged_file, required
+from colafier._optional import file_digest, packaged_file, required
 from colafier.embed.offline import offline
 
 EXTRA = "text"

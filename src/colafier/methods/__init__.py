@@ -16,12 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from colafier.kinds import checked
+from colafier._validation import checked
 
 if TYPE_CHECKING:
-    from colafier.methods.base import Method
+    from colafier.methods.contract import Method
 
-CONTRACT = "base"
+NOT_METHODS = {"contract", "row_table"}  # what methods are written with
 OWN_FILES = "COLAFIER_METHODS"  # paths, between them what is between those in PATH
 REQUIRED = inspect.Parameter.empty  # the default of a hyper-parameter that has none
 
@@ -37,7 +37,7 @@ def find(name: str) -> "type[Method]":
         near = difflib.get_close_matches(name, available(), n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"no method {name!r}; there are {', '.join(available())}{hint}")
-    from colafier.methods.base import Method
+    from colafier.methods.contract import Method
 
     module = _module(name)
     classes = [
@@ -73,7 +73,7 @@ def build(name: str, **values: Any) -> "Method":
 
 def _built_in() -> set[str]:
     found = (module.name for module in pkgutil.iter_modules(__path__))
-    return {name for name in found if name != CONTRACT and not name.startswith("_")}
+    return {name for name in found if name not in NOT_METHODS and not name.startswith("_")}
 
 
 def _own_files() -> dict[str, Path]:
@@ -86,7 +86,7 @@ def _own_files() -> dict[str, Path]:
             raise ValueError(f"{OWN_FILES} names {text}, where there is no file")
         if name in _built_in() or files.get(name, path) != path:
             raise ValueError(f"{path} has the name of a method that is there already: rename it")
-        if name == CONTRACT or name.startswith("_") or not name.isidentifier():
+        if name in NOT_METHODS or name.startswith("_") or not name.isidentifier():
             raise ValueError(f"{name!r} cannot be the name of a method: rename {path}")
         files[name] = path
     return files

@@ -4,7 +4,7 @@ from math import log
 
 from torch import Tensor
 
-from colafier.methods.base import Method
+from colafier.methods.contract import Method
 
 
 def prior_loss(method: Method, p: Tensor) -> Tensor:

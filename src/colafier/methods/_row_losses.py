@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor
 
-from colafier.flow import MakeNet, TrainSet
-from colafier.methods.base import Method
-from colafier.rows import RowTable
+from colafier.methods.contract import MakeNet, Method, TrainSet
+from colafier.methods.row_table import RowTable
 
 
 def no_losses(n: int) -> RowTable:

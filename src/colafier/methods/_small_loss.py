@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colafier.flow import MakeNet, TrainSet
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.schedules import plain_epochs
 from colafier.methods._two_nets import SideBySide
-from colafier.schedules import plain_epochs
+from colafier.methods.contract import MakeNet, TrainSet
 
 UNTOLD_RATE = 0.2  # where nobody says how many labels are wrong
 AUTHORS_RAMP = 10

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from colafier.flow import Purified
+from colafier.methods.contract import Purified
 
 
 def purified(soft: Tensor, given: Tensor) -> Purified:

@@ -5,10 +5,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from colafier.flow import Batch, MakeNet, MakeOptimizer, TrainSet
-from colafier.functional import cross_entropy
+from colafier.core.functional import cross_entropy
 from colafier.methods._row_losses import no_losses
-from colafier.methods.base import Method
+from colafier.methods.contract import Batch, MakeNet, MakeOptimizer, Method, TrainSet
 
 # Tags of the passes in which the first and the second net learn; figures of "train" have no prefix
 TAGS = ("train", "second")

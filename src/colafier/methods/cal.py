@@ -11,13 +11,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.schedules import plain_epochs, ramp, scaled
 from colafier.methods._class_losses import class_losses, label_shares
 from colafier.methods._row_losses import no_losses
-from colafier.methods.base import Method
-from colafier.rows import RowTable
-from colafier.schedules import plain_epochs, ramp, scaled
+from colafier.methods.contract import (
+    Batch,
+    MakeNet,
+    MakeOptimizer,
+    Method,
+    Pass,
+    Passes,
+    Terms,
+    TrainSet,
+)
+from colafier.methods.row_table import RowTable
 
 AUTHORS_EPOCHS = 166  # 66 of the first net until its proxy labels are read, 100 of the second
 AUTHORS_WARMUP = 10

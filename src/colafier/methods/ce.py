@@ -2,8 +2,8 @@
 
 from torch.nn import functional as F
 
-from colafier.flow import Batch, Terms
 from colafier.methods._row_losses import WithRowLosses
+from colafier.methods.contract import Batch, Terms
 
 
 class CrossEntropy(WithRowLosses):

@@ -9,12 +9,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from colafier import losses
-from colafier.flow import Batch, Engine, MakeNet, MakeOptimizer, Terms, TrainSet
-from colafier.functional import cross_entropy
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core import losses
+from colafier.core.functional import cross_entropy
+from colafier.core.mixing import mixup
 from colafier.methods._row_losses import WithRowLosses
-from colafier.mixing import mixup
+from colafier.methods.contract import (
+    Batch,
+    Engine,
+    MakeNet,
+    MakeOptimizer,
+    Terms,
+    TrainSet,
+)
 
 TINY = 1e-12
 

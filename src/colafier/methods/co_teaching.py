@@ -1,7 +1,7 @@
 """Co-teaching: each of two nets picks the rows with a small loss for the other to learn from."""
 
-from colafier.flow import Batch, Terms
 from colafier.methods._small_loss import SmallLossPair
+from colafier.methods.contract import Batch, Terms
 
 
 class CoTeaching(SmallLossPair):

@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from colafier.flow import Batch, MakeNet, Terms, TrainSet
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.schedules import plain_epochs
 from colafier.methods._small_loss import SmallLossPair
-from colafier.schedules import plain_epochs
+from colafier.methods.contract import Batch, MakeNet, Terms, TrainSet
 
 AUTHORS_WARMUP = 20
 

@@ -12,31 +12,38 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from colafier import gate, losses
-from colafier.ema import Averaged
-from colafier.flow import (
+from colafier._validation import within
+from colafier.core import losses, safeguards
+from colafier.core.config import CHOICE_NAMES, choose
+from colafier.core.functional import draw_wrong
+from colafier.core.lid import lid, reach
+from colafier.core.mixing import drawn_views, mix, mixed_labels
+from colafier.core.relabel import (
+    ClassFloor,
+    Wishes,
+    candidate,
+    decide,
+    difference,
+    union_scores,
+)
+from colafier.core.schedules import cosine, ramp, scaled
+from colafier.core.subnets import LidDis, LidGen
+from colafier.core.weights import position, split, view_scores
+from colafier.methods._row_history import RowHistory
+from colafier.methods.contract import (
     Batch,
     Engine,
     MakeNet,
     MakeOptimizer,
+    Method,
     Pass,
     Passes,
     Purified,
     Terms,
     TrainSet,
 )
-from colafier.functional import draw_wrong
-from colafier.history import RowHistory
-from colafier.kinds import within
-from colafier.lid import lid, reach
-from colafier.methods.base import Method
-from colafier.mixing import drawn_views, mix, mixed_labels
-from colafier.relabel import ClassFloor, Wishes, candidate, decide, difference, union_scores
-from colafier.rows import RowTable
-from colafier.schedules import cosine, ramp, scaled
-from colafier.subnets import LidDis, LidGen
-from colafier.variants import CHOICE_NAMES, choose
-from colafier.weights import position, split, view_scores
+from colafier.methods.row_table import RowTable
+from colafier.nets.averaged import Averaged
 
 AUTHORS_EPOCHS = 200
 VOTERS = (
@@ -62,7 +69,7 @@ class CoLafier(Method):
     """Two subnets on two views; LID weights their losses and, with their difference, moves labels.
 
     Args:
-        variant: `paper`, `authors` or `adaptive` (ours); see `colafier.variants`.
+        variant: `paper`, `authors` or `adaptive` (ours); see `colafier.core.config`.
         warmup: Epochs of plain training, T_0; by default scaled from 15 in 200.
         ramp: Epochs in which the upper quantiles rise, tau; by default scaled from 30 in 200.
         wrong_weight: Weight of the wrong-label terms, lambda*.
@@ -153,7 +160,7 @@ class CoLafier(Method):
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """One walk over the labelled rows that are not held out; these open or close the gate."""
-        rows = gate.trained_on(train) if self.choices.holdout else None
+        rows = safeguards.trained_on(train) if self.choices.holdout else None
         floor = self.choices.rate_floor
         own = None if floor == 1 else cosine(epoch, self.epochs, floor)
         yield Pass(rows, lr_scale=own)
@@ -223,8 +230,8 @@ class CoLafier(Method):
         course = self.history.course()
         if not self.choices.holdout:
             return Purified(labels, quality, columns, opinions=votes, course=course)
-        evidence = gate.gather_evidence(train, p)
-        settled = gate.settle(evidence, p, known, labels.clamp(min=0))
+        evidence = safeguards.gather_evidence(train, p)
+        settled = safeguards.settle(evidence, p, known, labels.clamp(min=0))
         fixed = (given < 0) | train.trusted.to(labels.device)
         settled = torch.where(fixed, given, settled)
         return Purified(settled, quality, columns, asdict(evidence), votes, course)
@@ -239,8 +246,8 @@ class CoLafier(Method):
         if self.choices.holdout:
             p = self.class_floor(logits).softmax(1)
             given = train.given.to(p.device).clamp(min=0)
-            evidence = gate.gather_evidence(train, p)
-            self.allowed.values.copy_(gate.settle(evidence, p, given, given))
+            evidence = safeguards.gather_evidence(train, p)
+            self.allowed.values.copy_(safeguards.settle(evidence, p, given, given))
 
     def _look(self, views: Sequence[Tensor], labels: Tensor, wrong: Tensor) -> _Seen:
         """Send views through both subnets: one pass each, as one batch, so BatchNorm sees all."""

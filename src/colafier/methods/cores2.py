@@ -10,13 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colafier.flow import Batch, MakeNet, Pass, Passes, Terms, TrainSet
-from colafier.functional import cross_entropy
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import cross_entropy
+from colafier.core.schedules import plain_epochs, ramp, scaled
 from colafier.methods._class_losses import class_losses, label_shares
-from colafier.methods.base import Method
-from colafier.rows import RowTable
-from colafier.schedules import plain_epochs, ramp, scaled
+from colafier.methods.contract import (
+    Batch,
+    MakeNet,
+    Method,
+    Pass,
+    Passes,
+    Terms,
+    TrainSet,
+)
+from colafier.methods.row_table import RowTable
 
 AUTHORS_EPOCHS, AUTHORS_WARMUP = 100, 10
 SMALLEST = 1e-8  # added to probabilities: without it the loss has no lower bound

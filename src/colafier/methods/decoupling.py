@@ -2,10 +2,10 @@
 
 from math import inf
 
-from colafier.flow import Batch, Terms
-from colafier.kinds import within
+from colafier._validation import within
 from colafier.methods._small_loss import mean_over
 from colafier.methods._two_nets import SideBySide
+from colafier.methods.contract import Batch, Terms
 
 
 class Decoupling(SideBySide):

@@ -10,14 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colafier.flow import Batch, MakeNet, Terms, TrainSet
-from colafier.functional import cross_entropy, gce
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import cross_entropy, gce
+from colafier.core.mixing import mixed_labels, mixup
+from colafier.core.schedules import scaled
 from colafier.methods._row_losses import no_losses
-from colafier.methods.base import Method
-from colafier.mixing import mixed_labels, mixup
-from colafier.rows import RowTable
-from colafier.schedules import scaled
+from colafier.methods.contract import Batch, MakeNet, Method, Terms, TrainSet
+from colafier.methods.row_table import RowTable
 
 AUTHORS_EPOCHS = 200
 MOST_SURE = 0.99  # a threshold for purified rows is never above

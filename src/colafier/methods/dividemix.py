@@ -11,15 +11,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from colafier.flow import Batch, MakeNet, Pass, Passes, Terms, TrainSet
-from colafier.functional import cross_entropy
-from colafier.inference import evaluating
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import cross_entropy
+from colafier.core.mixing import mixup
+from colafier.core.schedules import scaled
 from colafier.methods._class_prior import prior_loss
 from colafier.methods._two_nets import TAGS, InTurns
-from colafier.mixing import mixup
-from colafier.rows import RowTable
-from colafier.schedules import scaled
+from colafier.methods.contract import (
+    Batch,
+    MakeNet,
+    Pass,
+    Passes,
+    Terms,
+    TrainSet,
+)
+from colafier.methods.row_table import RowTable
+from colafier.nets.inference import evaluating
 
 AUTHORS_EPOCHS = 300
 

@@ -7,11 +7,11 @@ from math import inf
 
 import torch
 
-from colafier.flow import Batch, MakeNet, Terms, TrainSet
-from colafier.functional import clamped, cross_entropy, early_learning
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import clamped, cross_entropy, early_learning
 from colafier.methods._row_losses import WithRowLosses
-from colafier.rows import RowTable
+from colafier.methods.contract import Batch, MakeNet, Terms, TrainSet
+from colafier.methods.row_table import RowTable
 
 
 class EarlyLearning(WithRowLosses):

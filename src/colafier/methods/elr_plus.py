@@ -6,14 +6,22 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from colafier.ema import Averaged
-from colafier.flow import Batch, Engine, MakeNet, Pass, Passes, Terms, TrainSet
-from colafier.functional import cross_entropy, early_learning
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import cross_entropy, early_learning
+from colafier.core.mixing import mixed_labels, mixup
+from colafier.core.schedules import scaled
 from colafier.methods._two_nets import TAGS, InTurns
-from colafier.mixing import mixed_labels, mixup
-from colafier.rows import RowTable
-from colafier.schedules import scaled
+from colafier.methods.contract import (
+    Batch,
+    Engine,
+    MakeNet,
+    Pass,
+    Passes,
+    Terms,
+    TrainSet,
+)
+from colafier.methods.row_table import RowTable
+from colafier.nets.averaged import Averaged
 
 AUTHORS_EPOCHS = 200
 

@@ -10,15 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
-from colafier.functional import cross_entropy
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import cross_entropy
+from colafier.core.schedules import scaled
 from colafier.methods._best_net import BestNet, likelihood
 from colafier.methods._row_losses import no_losses
+from colafier.methods._selection import held_out, trained_on
 from colafier.methods._transition import anchor_transition, forward_loss
-from colafier.methods.base import Method
-from colafier.schedules import scaled
-from colafier.selection import held_out, trained_on
+from colafier.methods.contract import (
+    Batch,
+    MakeNet,
+    MakeOptimizer,
+    Method,
+    Pass,
+    Passes,
+    Terms,
+    TrainSet,
+)
 
 AUTHORS_EPOCHS = 240  # 120 of each net
 

@@ -8,12 +8,19 @@ from typing import Any
 
 import torch
 
-from colafier.flow import Batch, MakeNet, Pass, Passes, Terms, TrainSet
-from colafier.functional import gce
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import gce
+from colafier.core.schedules import scaled
 from colafier.methods._row_losses import WithRowLosses
-from colafier.rows import RowTable
-from colafier.schedules import scaled
+from colafier.methods.contract import (
+    Batch,
+    MakeNet,
+    Pass,
+    Passes,
+    Terms,
+    TrainSet,
+)
+from colafier.methods.row_table import RowTable
 
 AUTHORS_EPOCHS = 120
 

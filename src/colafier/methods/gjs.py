@@ -4,10 +4,10 @@ One divergence asks two views of a row to agree with its label and with each oth
 labels lack the second.
 """
 
-from colafier.flow import Batch, Terms
-from colafier.functional import generalized_js
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import generalized_js
 from colafier.methods._row_losses import WithRowLosses
+from colafier.methods.contract import Batch, Terms
 
 
 class GeneralizedJensenShannon(WithRowLosses):

@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
-from colafier.flow import Batch, Terms
-from colafier.kinds import within
+from colafier._validation import within
 from colafier.methods._small_loss import SmallLossPair
+from colafier.methods.contract import Batch, Terms
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:

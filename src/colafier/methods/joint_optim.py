@@ -7,15 +7,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Purified, Terms, TrainSet
-from colafier.functional import cross_entropy
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import cross_entropy
+from colafier.core.schedules import scaled
 from colafier.methods._class_prior import prior_loss
 from colafier.methods._row_losses import no_losses
 from colafier.methods._soft_labels import purified
-from colafier.methods.base import Method
-from colafier.rows import RowTable
-from colafier.schedules import scaled
+from colafier.methods.contract import (
+    Batch,
+    MakeNet,
+    MakeOptimizer,
+    Method,
+    Pass,
+    Passes,
+    Purified,
+    Terms,
+    TrainSet,
+)
+from colafier.methods.row_table import RowTable
 
 AUTHORS_EPOCHS = 320  # 200 of the first stage, 120 of the second
 

@@ -11,13 +11,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
-from colafier.functional import cross_entropy
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import cross_entropy
+from colafier.core.schedules import scaled
 from colafier.methods._best_net import BestNet, accuracy
 from colafier.methods._row_losses import WithRowLosses
-from colafier.schedules import scaled
-from colafier.selection import held_out, trained_on
+from colafier.methods._selection import held_out, trained_on
+from colafier.methods.contract import (
+    Batch,
+    MakeNet,
+    MakeOptimizer,
+    Pass,
+    Passes,
+    Terms,
+    TrainSet,
+)
 
 AUTHORS_EPOCHS = 220  # 120 of cross entropy, 100 of DMI
 SMALLEST = 0.001  # added to the determinant, so that its logarithm has a lower end

@@ -6,14 +6,20 @@ It trains on the given labels throughout, with the wrong label's term at weight 
 import torch
 from torch import Tensor, nn
 
-from colafier import losses
-from colafier.flow import Batch, MakeNet, Purified, Terms, TrainSet
-from colafier.functional import draw_wrong
-from colafier.lid import reach
-from colafier.methods.base import Method
-from colafier.rows import RowTable
-from colafier.subnets import LidDis
-from colafier.weights import view_scores
+from colafier.core import losses
+from colafier.core.functional import draw_wrong
+from colafier.core.lid import reach
+from colafier.core.subnets import LidDis
+from colafier.core.weights import view_scores
+from colafier.methods.contract import (
+    Batch,
+    MakeNet,
+    Method,
+    Purified,
+    Terms,
+    TrainSet,
+)
+from colafier.methods.row_table import RowTable
 
 
 class WithoutLabel(nn.Module):

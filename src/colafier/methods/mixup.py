@@ -5,11 +5,11 @@ A wrong label never comes undiluted, which makes it hard to learn by heart.
 
 from math import inf
 
-from colafier.flow import Batch, Terms
-from colafier.functional import cross_entropy
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import cross_entropy
+from colafier.core.mixing import mixup
 from colafier.methods._row_losses import WithRowLosses
-from colafier.mixing import mixup
+from colafier.methods.contract import Batch, Terms
 
 
 class Mixup(WithRowLosses):

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from colafier.flow import Batch, MakeNet, Terms, TrainSet
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.schedules import plain_epochs
 from colafier.methods._class_losses import class_losses, label_shares
 from colafier.methods._row_losses import WithRowLosses
-from colafier.schedules import plain_epochs
+from colafier.methods.contract import Batch, MakeNet, Terms, TrainSet
 
 AUTHORS_WARMUP, AUTHORS_EPOCHS = 20, 300
 SMALLEST = 1e-5  # added to probabilities: without it the loss has no lower bound

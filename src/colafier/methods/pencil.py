@@ -7,14 +7,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from colafier.flow import Batch, MakeNet, Pass, Passes, Purified, Terms, TrainSet
-from colafier.functional import cross_entropy
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import cross_entropy
+from colafier.core.schedules import plain_epochs, scaled
 from colafier.methods._row_losses import no_losses
 from colafier.methods._soft_labels import purified
-from colafier.methods.base import Method
-from colafier.rows import RowTable
-from colafier.schedules import plain_epochs, scaled
+from colafier.methods.contract import (
+    Batch,
+    MakeNet,
+    Method,
+    Pass,
+    Passes,
+    Purified,
+    Terms,
+    TrainSet,
+)
+from colafier.methods.row_table import RowTable
 
 AUTHORS_EPOCHS = 320
 AUTHORS_BATCH = 128

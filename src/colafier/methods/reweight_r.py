@@ -10,14 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colafier.flow import Batch, MakeNet, MakeOptimizer, Pass, Passes, Terms, TrainSet
-from colafier.functional import cross_entropy
-from colafier.kinds import within
+from colafier._validation import within
+from colafier.core.functional import cross_entropy
+from colafier.core.schedules import scaled
 from colafier.methods._best_net import BestNet, accuracy
 from colafier.methods._row_losses import WithRowLosses
+from colafier.methods._selection import held_out, trained_on
 from colafier.methods._transition import SMALLEST, anchor_transition
-from colafier.schedules import scaled
-from colafier.selection import held_out, trained_on
+from colafier.methods.contract import (
+    Batch,
+    MakeNet,
+    MakeOptimizer,
+    Pass,
+    Passes,
+    Terms,
+    TrainSet,
+)
 
 
 class ReweightR(WithRowLosses):

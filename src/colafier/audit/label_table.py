@@ -1,0 +1,84 @@
+"""The result table: one line per input row, in input order; names that cleanlab's users know."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from colafier.audit.policy import EXCLUDE, UNUSABLE, Decisions
+
+COLUMNS = (
+    "given_label",
+    "predicted_label",
+    "suggested_label",
+    "confidence",
+    "label_quality",
+    "is_label_issue",
+    "action",
+    "label",
+    "reason",
+    "lid",
+)
+
+
+def table(
+    classes: Sequence[Any],
+    given: Tensor,
+    predicted: Tensor,
+    quality: Tensor,
+    decided: Decisions,
+    lid: Tensor,
+) -> pd.DataFrame:
+    """All rows with what was found about them.
+
+    Args:
+        classes: Class names or values, in their order.
+        given: Given labels as numbers (n,), -1 where there is none.
+        predicted: The classifier's classes (n,).
+        quality: Probability that the given label is right (n,).
+        decided: What to do with each row.
+        lid: Running mean of LID, not a number for rows that were never trained on (n,).
+    """
+    names = np.empty(len(classes) + 1, dtype=object)
+    names[:-1] = list(classes)
+    names[-1] = None  # -1 takes the last
+    has_label = (given >= 0).numpy()
+    columns = {
+        "given_label": names[given.numpy()],
+        "predicted_label": names[predicted.numpy()],
+        "suggested_label": names[decided.suggested.numpy()],
+        "confidence": decided.confidence.numpy(),
+        "label_quality": np.where(has_label, quality.numpy(), np.nan),
+        "is_label_issue": decided.issue.numpy(),
+        "action": decided.action,
+        "label": names[decided.labels.numpy()],
+        "reason": decided.reason,
+        "lid": lid.numpy(),
+    }
+    return pd.DataFrame({name: columns[name] for name in COLUMNS})
+
+
+def with_unusable(
+    found: pd.DataFrame, rows: Sequence[int], problems: Mapping[int, str], given: Sequence[Any]
+) -> pd.DataFrame:
+    """The table of all rows, where some could not be used: these come out with their reason.
+
+    Args:
+        found: The table of the usable rows.
+        rows: Their places among all rows.
+        problems: Place and reason of the others.
+        given: Given labels of all rows.
+    """
+    whole = found.set_axis(list(rows)).reindex(range(len(given)))
+    places = list(problems)
+    if places:
+        text = ["given_label", "label", "action", "reason"]
+        whole[text] = whole[text].astype(object)
+        labels = [given[place] for place in places]
+        reasons = [f"{UNUSABLE}: {problems[place]}" for place in places]
+        for name, values in zip(text, (labels, labels, EXCLUDE, reasons), strict=True):
+            whole.loc[places, name] = values
+        whole["is_label_issue"] = whole["is_label_issue"].eq(True)
+    return whole

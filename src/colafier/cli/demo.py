@@ -1,0 +1,53 @@
+"""The demo: digits with 40 % wrong labels, CoLafier beside plain cross entropy."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from colafier.cli.score_table import percent, table
+from colafier.report import page
+from colafier.workflows.experiment import (
+    LABELS,
+    Result,
+    claim,
+    prepare,
+    train,
+)
+from colafier.workflows.settings import resolve
+
+METHODS = ("colafier", "ce")
+
+
+def demo(folder: Path, given: Mapping[str, Any], console: Console) -> dict[str, Result]:
+    """Train both methods on the same rows, labels and batches, and show what came out.
+
+    Args:
+        folder: Gets a folder per method; an older demo in it is overwritten.
+        given: Settings in place of those of the preset `digits`.
+        console: Where to print.
+    """
+    for name in METHODS:
+        claim(folder / name, overwrite=True)
+    results: dict[str, Result] = {}
+    for name in METHODS:
+        settings = resolve("digits", {**given, "method": name})
+        task = prepare(settings)
+        if not results:
+            console.print(
+                f"{len(task.given):,} images of handwritten digits; "
+                f"{percent(task.manifest['true_rate'])} of their labels have been made wrong "
+                f"({settings.noise}, seed {settings.seed})."
+            )
+        console.print(f"Training {name} for {settings.epochs} epochs ...")
+        results[name] = train(settings, task, folder / name)
+    records = {name: result.record for name, result in results.items()}
+    console.print(table(records, "Digits with wrong labels"))
+    console.print(
+        f"Open {folder / METHODS[0] / page.NAME} in a browser to see what was found.\n"
+        f"The purified labels are in {folder / METHODS[0] / LABELS}\n"
+        f"and all else about the runs in {folder}, one folder per method.",
+        soft_wrap=True,
+    )
+    return results

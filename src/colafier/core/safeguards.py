@@ -1,0 +1,158 @@
+"""Do no harm: how far held-out given labels bear out the guesses, and which labels may move.
+
+A classifier that is weaker than the labels cannot purify them. Some rows are therefore kept out of
+training. On them the guess and the given label are independent witnesses, and how often both agree
+tells how good the guess is at each confidence.
+"""
+
+from dataclasses import dataclass
+from math import inf, sqrt
+
+import torch
+from torch import Tensor
+
+from colafier.methods import _selection
+from colafier.methods.contract import TrainSet
+
+FEWEST_ROWS = 50  # held-out rows below which there is no evidence
+TO_MOVE = 1.5  # how many times likelier than the given label a guess must be to replace it
+TO_STAY = 1.0  # the same for a label that has moved already
+SUREST = 0.9975  # confidences above are all the same
+BINS = 60
+LEVELS = torch.linspace(-4, 4, 41)
+SLOPES = torch.linspace(0.8, 3, 23)  # confidence must mean something to be evidence
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the held-out rows say about the given labels and about the guesses."""
+
+    rows: int
+    agreement: float = 0.0  # share of held-out given labels that the guess meets
+    given_right: float = 1.0  # estimated share of right given labels, a
+    level: float = -inf  # a guess of confidence c is right with
+    slope: float = 0.0  # b(c) = sigmoid(level + slope logit(c))
+
+    def least_confidence(self, odds: float) -> float:
+        """The confidence from which a guess is so many times likelier right than a given label.
+
+        Where both disagree, the guess is right with odds b (1 - a), the label with (1 - b) a.
+        """
+        a = self.given_right
+        needed = torch.tensor(odds * a / (odds * a + 1 - a)).logit()  # of b
+        if self.slope == 0:
+            return inf
+        confidence = float(((needed - self.level) / self.slope).sigmoid())
+        return confidence if confidence <= SUREST else inf
+
+
+def held_out(train: TrainSet) -> Tensor:
+    """Rows kept out of training: 5 %, at least 300 (but no more than a fifth), at most 2,000.
+
+    Where the labels before a person's decisions are known, decided rows stay among them. People
+    look at the worst rows first: without these the labels would look better than they are.
+    """
+    n = int((train.labelled if train.came is None else train.came >= 0).sum())
+    share = min(max(0.05, min(300 / n, 0.2)), 2000 / n)
+    return _selection.held_out(train, share) if train.came is None else train.holdout(share)
+
+
+def trained_on(train: TrainSet) -> Tensor:
+    """The labelled rows that are not held out."""
+    return _selection.others(train, held_out(train))
+
+
+def gather_evidence(train: TrainSet, probabilities: Tensor) -> Evidence:
+    """Weigh a classifier by the held-out rows and the trained ones.
+
+    Decided rows count with the labels that came with them, where these are known.
+
+    Args:
+        train: The rows.
+        probabilities: Of the classifier, for all rows (n, c).
+    """
+    given = train.given if train.came is None else train.came  # (n,)
+    held = torch.zeros(train.n, dtype=torch.bool)
+    held[held_out(train)] = True
+    rows = train.labelled & (given >= 0)
+    return weigh(probabilities.cpu()[rows], given[rows], held[rows])
+
+
+def weigh(probabilities: Tensor, given: Tensor, held: Tensor) -> Evidence:
+    """How good guesses and given labels are.
+
+    With a share a of right given labels and b(c) of right guesses at confidence c, both agree in
+    about a b(c) of the rows: the more confident the guess, the nearer to a. The held-out rows are
+    honest but few, the trained ones many but perhaps learned by heart. From both, a is taken
+    rather too high than too low, since that keeps labels, and the lower of both counts.
+
+    Args:
+        probabilities: Of the deployed classifier (m, c).
+        given: Given labels (m,).
+        held: Rows that were never trained on, as a boolean mask (m,).
+    """
+    rows = int(held.sum())
+    if rows < FEWEST_ROWS:
+        return Evidence(rows)
+    confidence, guess = probabilities.max(1)  # (m,), (m,)
+    agree = guess == given  # (m,)
+    num_wrong = probabilities.shape[1] - 1  # classes that a wrong label may have
+    honest = _Bins(confidence[held], agree[held])
+    trained = _Bins(confidence[~held], agree[~held])
+    right = min(_right_labels(bins, num_wrong) for bins in (honest, trained))
+    _, level, slope = honest.fit(right, num_wrong)
+    evidence = Evidence(rows, float(agree[held].float().mean()), right, level, slope)
+    bold = held & (confidence >= evidence.least_confidence(TO_MOVE))
+    no_better = right**2 + (1 - right) ** 2 / num_wrong  # agreement of a guess as good as the label
+    if not bold.any() or _lower_bound(agree[bold]) <= no_better:
+        return Evidence(rows, evidence.agreement, right)
+    return evidence
+
+
+def settle(evidence: Evidence, probabilities: Tensor, given: Tensor, labels: Tensor) -> Tensor:
+    """The labels that come out (n,): the given ones, except where the evidence is for another.
+
+    Args:
+        evidence: What the held-out rows say.
+        probabilities: Of the deployed classifier (n, c).
+        given: Given labels (n,).
+        labels: Labels after training (n,); what moved then need only be as good as the given label.
+    """
+    confidence, guess = probabilities.max(1)  # (n,), (n,)
+    of_labels = probabilities.gather(1, labels[:, None])[:, 0]  # (n,)
+    kept = torch.where(of_labels >= evidence.least_confidence(TO_STAY), labels, given)
+    return torch.where(confidence >= evidence.least_confidence(TO_MOVE), guess, kept)
+
+
+class _Bins:
+    """Rows in bins of like confidence, with the share that agrees: enough to fit a curve."""
+
+    def __init__(self, confidence: Tensor, agree: Tensor) -> None:
+        x = confidence.clamp(1 - SUREST, SUREST).logit()  # (m,)
+        parts = [part for part in x.argsort().chunk(BINS) if len(part)]
+        self.x = torch.stack([x[part].mean() for part in parts])
+        self.agree = torch.stack([agree[part].float().sum() for part in parts])
+        self.disagree = torch.tensor([float(len(part)) for part in parts]) - self.agree
+
+    def fit(self, right: float, num_wrong: int) -> tuple[float, float, float]:
+        """Log likelihood, level and slope of the likeliest b(c), on a grid."""
+        chance = (1 - right) / num_wrong  # that a wrong guess meets the given label
+        b = (LEVELS[:, None, None] + SLOPES[:, None] * self.x).sigmoid()  # (levels, slopes, bins)
+        p = (chance + (right - chance) * b).clamp(1e-6, 1 - 1e-6)
+        likelihood = (self.agree * p.log() + self.disagree * (1 - p).log()).sum(2)
+        i, j = divmod(int(likelihood.argmax()), len(SLOPES))
+        return float(likelihood[i, j]), float(LEVELS[i]), float(SLOPES[j])
+
+
+def _right_labels(bins: _Bins, num_wrong: int) -> float:
+    """The share of right given labels: the upper end of what the rows make likely."""
+    shares = torch.arange(0.02, 1.001, 0.02)
+    likelihood = torch.tensor([bins.fit(share, num_wrong)[0] for share in shares.tolist()])
+    return float(shares[likelihood >= likelihood.max() - 1.35].max())  # 95 %, one-sided
+
+
+def _lower_bound(agree: Tensor) -> float:
+    """A cautious estimate of a share: Wilson's bound one standard deviation below it."""
+    n, share, z = len(agree), float(agree.float().mean()), 1.0
+    middle = share + z * z / (2 * n)
+    return (middle - z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))) / (1 + z * z / n)

@@ -1,0 +1,175 @@
+"""The data set of a user again, in its own format, with other labels; the source is not changed.
+
+What is written appears whole or not at all. Names and labels come from outside, so paths that are
+made of them are cleaned and never leave the folder that is written.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from colafier._io import whole
+from colafier.ingest import frames, image_files, written_tables
+from colafier.ingest.dataset import Collection
+from colafier.ingest.places import Folder, whole_folder
+
+FORMS = ("folder", "csv", "parquet", "npz")
+NO_FILE = ("no image", "missing file", "not a file")  # problems of images that cannot be written
+
+Labels = Sequence[str | None]
+
+
+@dataclass
+class Written:
+    """What was written, and what was not."""
+
+    path: Path
+    rows: int = 0
+    excluded: int = 0  # by the caller
+    without_label: int = 0  # left out, as a class folder needs one
+    without_file: int = 0  # left out, as there is no image to write
+    linked: int = 0
+    copied: int = 0
+    renamed: dict[str, str] = field(default_factory=dict)  # class -> its folder, if they differ
+
+
+def write_back(
+    collection: Collection,
+    labels: Labels,
+    keep: Sequence[bool],
+    out: Path,
+    form: str,
+    link: bool,
+) -> Written:
+    """Write the rows to keep with their new labels, and the given ones in a column `given_label`.
+
+    Args:
+        collection: What was read.
+        labels: One per row; None gives an empty cell, and has no place in class folders.
+        keep: Which rows are written.
+        out: The folder or file to write; a file gets the usual ending if it has another one.
+        form: folder (class folders, or images and metadata if the source is so), csv, parquet, npz.
+        link: Whether images in folders are hard links where the file system can; else copies.
+    """
+    _check(collection, labels, keep, form)
+    out = _place(collection, out, form)
+    rows = [row for row in range(len(collection)) if keep[row]]
+    done = Written(out, excluded=len(collection) - len(rows))
+    if form == "folder":
+        with whole_folder(out) as partial:
+            folder = Folder(partial, link)
+            write = _imagefolder if collection.layout == "imagefolder" else _class_folders
+            write(collection, labels, rows, folder, done)
+        done.linked, done.copied = folder.linked, folder.copied
+        return done
+    done.rows = len(rows)
+    with whole(out) as partial:
+        if form == "npz":
+            written_tables.save_npz(collection, labels, rows, partial)
+            return done
+        frame = written_tables.relabeled(collection, labels)
+        frame = written_tables.with_absolute_paths(collection, frame).iloc[rows]
+        save = {"csv": written_tables.save_csv, "parquet": written_tables.save_parquet}
+        save[form](collection, frame, partial)
+    return done
+
+
+def check_form(collection: Collection, form: str) -> None:
+    """Refuse a form that this data set cannot be written in."""
+    if form not in FORMS:
+        raise ValueError(f"no form {form!r}; there are {', '.join(FORMS)}")
+    if (form == "npz") != (collection.layout == "npz"):
+        use = "npz" if collection.layout == "npz" else "folder, csv or parquet"
+        raise ValueError(f"a source of layout {collection.layout} is not written as {form}: {use}")
+    if form == "folder" and collection.kind != "image":
+        raise ValueError(f"{collection.kind} rows are not written as folder: use csv or parquet")
+    if form == "parquet":
+        frames.pyarrow()  # says what to install
+    if form == "csv" and collection.frame is not None:
+        written_tables.check_csv(collection.frame)
+
+
+def _check(collection: Collection, labels: Labels, keep: Sequence[bool], form: str) -> None:
+    n = len(collection)
+    if len(labels) != n or len(keep) != n:
+        raise ValueError(f"{n} rows, but {len(labels)} labels and {len(keep)} values of keep")
+    check_form(collection, form)
+    if any(label is not None and not label.strip() for label in labels):
+        raise ValueError("a label is empty; use None for rows without a label")
+
+
+def _place(collection: Collection, out: Path, form: str) -> Path:
+    """The path to write to, which must be free and outside of the source."""
+    suffix = "" if form == "folder" else f".{form}"
+    if form == "csv" and collection.dialect.separator == "\t":
+        suffix = ".tsv"
+    if suffix and out.suffix.lower() != suffix:
+        out = out.with_name(out.name + suffix)
+    if out.exists() or out.is_symlink():
+        raise FileExistsError(f"{out} exists already; remove it, or write to another place")
+    source = collection.source.resolve()
+    if source.is_dir() and out.resolve().is_relative_to(source):
+        raise ValueError(f"{out} is inside of the source {source}, which must not change")
+    return out
+
+
+def _class_folders(
+    collection: Collection, labels: Labels, rows: list[int], folder: Folder, done: Written
+) -> None:
+    for row in rows:
+        label, item = labels[row], collection.items[row]
+        if image_files.problem_of(item) in NO_FILE:
+            done.without_file += 1
+        elif label is None:
+            done.without_label += 1
+        else:
+            place = folder.class_folder(label)
+            if place.name != label:
+                done.renamed[label] = place.name
+            folder.put(item, place, _path_in_class(collection, row))
+            done.rows += 1
+
+
+def _path_in_class(collection: Collection, row: int) -> tuple[str, ...]:
+    """Path of an image in its class folder: as in the given one, or the plain file name."""
+    item = collection.items[row]
+    if isinstance(item, Path):
+        if collection.layout == "folder" and item.parent != collection.source:
+            return item.relative_to(collection.source).parts[1:]
+        return (item.name,)
+    name = collection.names[row].replace("\\", "/").rsplit("/", 1)[-1] or str(row)
+    suffix = image_files.suffix_of(item) or ".bin"
+    return (name if image_files.is_image_name(name) else name + suffix,)
+
+
+def _imagefolder(
+    collection: Collection, labels: Labels, rows: list[int], folder: Folder, done: Written
+) -> None:
+    """The images under their own names, beside a table of metadata of the same kind."""
+    assert collection.table is not None  # a folder of this layout has one
+    column = collection.item_columns[0]
+    table = folder.root / collection.table.name
+    table.touch()  # so that no image takes its place
+    places: dict[Path, str] = {}  # several rows can be about one image
+    for row in rows:
+        item = collection.items[row]
+        if image_files.problem_of(item) in NO_FILE:
+            done.without_file += 1
+            continue
+        if item not in places:
+            parts = collection.names[row].replace("\\", "/").split("/")
+            place = folder.put(item, folder.root, parts)
+            places[item] = place.relative_to(folder.root).as_posix()
+        done.rows += 1
+    there = [row for row in rows if collection.items[row] in places]
+    frame = written_tables.relabeled(collection, labels).iloc[there]
+    paths = [places[collection.items[row]] for row in there]
+    cells = pd.Series(paths, index=frame.index, dtype=frame[column].dtype)
+    save = {
+        ".csv": written_tables.save_csv,
+        ".jsonl": written_tables.save_json_lines,
+        ".parquet": written_tables.save_parquet,
+    }
+    save[table.suffix](collection, frame.assign(**{column: cells}), table)

@@ -1,0 +1,152 @@
+"""Tables and archives with new labels, in the types that the source had."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from colafier.ingest import frames
+from colafier.ingest.archives import load_array
+from colafier.ingest.dataset import Collection
+
+GIVEN = "given_label"
+
+Labels = Sequence[str | None]
+
+
+def relabeled(collection: Collection, labels: Labels) -> pd.DataFrame:
+    """The table as read with new labels, and the given ones in a column of their own."""
+    if collection.frame is None:
+        paths = [os.path.abspath(item) for item in collection.items]
+        cells = {"file_name": paths, "label": list(labels), GIVEN: collection.given}
+        return pd.DataFrame(cells, dtype=object)
+    if collection.label_column is None:
+        raise ValueError(f"{collection.source} was read without labels: there is none to replace")
+    frame = collection.frame.copy()
+    old = frame[collection.label_column]
+    frame[free_name(GIVEN, frame.columns)] = old
+    frame[collection.label_column] = _replaced(old, collection.given, labels)
+    return frame
+
+
+def free_name(name: str, taken: Sequence[str]) -> str:
+    """The name, with a number if there is such a column already."""
+    number, found = 1, name
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    return found
+
+
+def with_absolute_paths(collection: Collection, frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with image paths that are valid from everywhere."""
+    if collection.frame is None or collection.kind != "image":
+        return frame
+    column = collection.item_columns[0]
+    if not any(isinstance(item, Path) for item in collection.items):
+        return frame
+    cells = frame[column].tolist()
+    for row, item in enumerate(collection.items):
+        if isinstance(item, Path):
+            path = os.path.abspath(item)
+            cells[row] = {**cells[row], "path": path} if isinstance(cells[row], dict) else path
+    return frame.assign(**{column: pd.Series(cells, dtype=frame[column].dtype)})
+
+
+def check_csv(frame: pd.DataFrame) -> None:
+    """Refuse a table with cells that CSV cannot hold."""
+    for column in frame.columns:
+        if any(isinstance(cell, dict | list | bytes) for cell in frame[column]):
+            raise ValueError(
+                f"column {column!r} holds lists, pairs or bytes, which CSV cannot; write parquet, "
+                "or for images a folder"
+            )
+
+
+def save_csv(collection: Collection, frame: pd.DataFrame, path: Path) -> None:
+    """Write a table as CSV, in the manner of the source."""
+    check_csv(frame)
+    how = collection.dialect
+    with path.open("w", encoding=how.encoding, newline="") as file:
+        frame.to_csv(file, sep=how.separator, index=False, lineterminator=how.line_end)
+
+
+def save_json_lines(_: Collection, frame: pd.DataFrame, path: Path) -> None:
+    """Write a table as one JSON object per line."""
+    with path.open("w", encoding="utf-8") as file:
+        for record in frame.to_dict("records"):
+            plain = {k: None if frames.is_missing(cell) else cell for k, cell in record.items()}
+            file.write(json.dumps(plain, ensure_ascii=False) + "\n")
+
+
+def save_parquet(collection: Collection, frame: pd.DataFrame, path: Path) -> None:
+    """Write a table as parquet; numbers of a CSV become numbers, its labels stay text."""
+    arrow = frames.pyarrow()
+    extra = None
+    origin = "" if collection.table is None else collection.table.suffix.lower()
+    if origin in (".csv", ".tsv"):
+        table = frames.Table(path, "csv", frame, collection.dialect)
+        text = {collection.label_column, frame.columns[-1]}
+        text |= set() if collection.kind == "table" else set(collection.item_columns)
+        frame = frame.assign(**table.values([c for c in frame.columns if c not in text]))
+    elif origin in (".parquet", ".pq"):
+        # says which columns are images and what class numbers stand for
+        found = arrow.parquet.read_schema(collection.table).metadata or {}
+        extra = {key: value for key, value in found.items() if key == b"huggingface"}
+    try:
+        content = arrow.Table.from_pandas(frame, preserve_index=False)
+    except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
+        raise ValueError(f"cannot be written as parquet, use csv ({error})") from None
+    arrow.parquet.write_table(content.replace_schema_metadata(extra), path)
+
+
+def save_npz(collection: Collection, labels: Labels, rows: list[int], path: Path) -> None:
+    """Write all arrays of an .npz source again, those with one entry per row cut to some rows."""
+    if collection.frame is None or collection.label_column is None:
+        raise ValueError(f"{collection.source} was read without labels: there is none to replace")
+    with np.load(collection.source, allow_pickle=False) as archive:
+        arrays = {name: load_array(collection.source, archive, name) for name in archive.files}
+    old = arrays[collection.label_column]
+    new = _replaced(collection.frame[collection.label_column], collection.given, labels)
+    is_text = old.dtype.kind in "SU"
+    cells = ["" if frames.is_missing(cell) else cell for cell in new] if is_text else new
+    arrays[free_name(GIVEN, list(arrays))] = old
+    arrays[collection.label_column] = np.asarray(cells, dtype=str if is_text else old.dtype)
+    n = len(collection)
+    cut = {k: a[rows] if a.ndim and len(a) == n else a for k, a in arrays.items()}
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **cut)
+
+
+def _replaced(old: pd.Series, given: Labels, labels: Labels) -> pd.Series:
+    """The column with new labels in its own type; cells whose label stays are not touched."""
+    cells = old.tolist()
+    empty = "" if isinstance(old.dtype, pd.StringDtype) else None
+    known = {text: cell for text, cell in zip(given, cells, strict=True) if text is not None}
+    for row, (before, label) in enumerate(zip(given, labels, strict=True)):
+        if label is None and before is not None:
+            cells[row] = empty
+        elif label is not None and label != before:
+            cells[row] = known[label] if label in known else _as_known(label, known)
+    try:
+        return pd.Series(cells, dtype=old.dtype)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"new labels do not fit column {old.name!r}: {error}") from None
+
+
+def _as_known(label: str, known: dict[str, Any]) -> Any:
+    """A label that is new to the column, in the type of those that are known."""
+    kinds = {type(cell) for cell in known.values()}
+    if len(kinds) != 1 or kinds == {str}:
+        return label
+    kind = kinds.pop()
+    try:
+        return kind(label)
+    except (ValueError, TypeError, ArithmeticError):
+        raise ValueError(
+            f"label {label!r} does not fit the label column, which holds {kind.__name__} values"
+        ) from None

@@ -1,0 +1,117 @@
+"""Numbers behind the pictures: the report draws them, and so does `colafier.report.plots`.
+
+Tables are those of labels.csv, read back: `given_label` and `label` are texts, empty for none.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+BINS = 30
+FEWEST = 10  # rows of a group that have a distribution to show
+LARGEST_HEAT = 24  # classes in a heat map; with more, those with most changes
+CURVES = ("loss", "test_accuracy", "label_accuracy", "lid_auroc", "labels_changed")
+
+Mask = npt.NDArray[np.bool_]
+
+
+def lid_groups(lines: pd.DataFrame, truth: Sequence[str] | None = None) -> dict[str, Mask]:
+    """Rows of kept and of changed labels, parted by the truth where it is known."""
+    labelled = lines["given_label"].ne("").to_numpy()
+    changed = lines["label"].ne(lines["given_label"]).to_numpy() & labelled
+    if truth is None:
+        return {"kept": labelled & ~changed, "changed": changed}
+    right = lines["given_label"].to_numpy() == np.asarray(truth, dtype=object)
+    return {
+        "kept, given label right": labelled & ~changed & right,
+        "kept, given label wrong": labelled & ~changed & ~right,
+        "changed, given label wrong": changed & ~right,
+        "changed, given label right": changed & right,
+    }
+
+
+def lid_histogram(
+    lines: pd.DataFrame, truth: Sequence[str] | None = None, bins: int = BINS
+) -> dict[str, Any] | None:
+    """Counts of LID for each group, in bins of equal ratio; the last one holds the long tail.
+
+    None: no LID is there.
+    """
+    values = pd.to_numeric(lines["lid"], errors="coerce").to_numpy(float)
+    there = values[np.isfinite(values)]
+    if not len(there):
+        return None
+    low = max(float(there.min()), 1e-6)
+    edges = np.geomspace(low, max(float(np.quantile(there, 0.99)), 1.001 * low), bins + 1)
+    clipped = np.clip(values, edges[0], edges[-1])
+    groups = {
+        name: np.histogram(clipped[mask & np.isfinite(values)], edges)[0].tolist()
+        for name, mask in lid_groups(lines, truth).items()
+    }
+    return {"edges": edges.round(4).tolist(), "groups": groups, "fewest": FEWEST}
+
+
+def confusion(lines: pd.DataFrame, most: int = LARGEST_HEAT) -> dict[str, Any]:
+    """How often each given label became each label; classes with most changes if they are many."""
+    known = lines[lines["given_label"].ne("")]
+    counts = pd.crosstab(known["given_label"], known["label"])
+    classes = _sorted(set(counts.index) | set(counts.columns))
+    counts = counts.reindex(index=classes, columns=classes, fill_value=0)
+    values = counts.to_numpy()
+    left_out = 0
+    if len(classes) > most:
+        moves = values.sum(0) + values.sum(1) - 2 * np.diag(values)
+        keep = np.sort(np.argsort(-moves, kind="stable")[:most])
+        left_out = len(classes) - most
+        classes, values = [classes[place] for place in keep], values[np.ix_(keep, keep)]
+    return {"classes": classes, "counts": values.tolist(), "left_out": left_out}
+
+
+def per_class(lines: pd.DataFrame, truth: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """For each class: rows before and after, expected wrong labels, moves; right ones if known."""
+    known = lines[lines["given_label"].ne("")]
+    wrong = 1 - pd.to_numeric(known["label_quality"], errors="coerce").fillna(1.0)
+    moved = known["label"].ne(known["given_label"])
+    before, after = known["given_label"].value_counts(), known["label"].value_counts()
+    expected = wrong.groupby(known["given_label"]).sum()
+    out = known.loc[moved, "given_label"].value_counts()
+    into = known.loc[moved, "label"].value_counts()
+    right = None
+    if truth is not None:
+        true = pd.Series(list(truth), index=lines.index)[known.index]
+        right = [
+            (known[column] == true).groupby(known[column]).mean()
+            for column in ("given_label", "label")
+        ]
+    found = []
+    for name in _sorted(set(before.index) | set(after.index)):
+        entry = {
+            "class": name,
+            "before": int(before.get(name, 0)),
+            "after": int(after.get(name, 0)),
+            "expected_wrong": round(float(expected.get(name, 0.0)), 1),
+            "moved_out": int(out.get(name, 0)),
+            "moved_in": int(into.get(name, 0)),
+        }
+        if right is not None:
+            entry["right_before"], entry["right_after"] = (
+                round(float(part[name]), 4) if name in part.index else None for part in right
+            )
+        found.append(entry)
+    return found
+
+
+def curves(epochs: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
+    """Figures over the epochs, those that any epoch has."""
+    found = {name: [epoch.get(name) for epoch in epochs] for name in CURVES}
+    return {name: values for name, values in found.items() if any(v is not None for v in values)}
+
+
+def _sorted(classes: set[str]) -> list[str]:
+    """As people count: 2 before 10."""
+    if all(name.isdecimal() for name in classes):
+        return sorted(classes, key=lambda name: (int(name), name))
+    return sorted(classes)

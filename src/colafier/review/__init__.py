@@ -1,0 +1,1 @@
+"""What a person decided, and the exchange with labeling tools."""

@@ -1,0 +1,111 @@
+"""Figures that need the truth: the only module that is given it."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from colafier.methods.contract import Method, Purified
+from colafier.nets import inference
+
+
+class Metrics:
+    """Scores a method after each epoch (`metrics(method, epoch)`) and its labels at the end.
+
+    Args:
+        truth: True labels of the training rows, -1 where unknown; None: nothing is known of them.
+        given: Labels that came with the data, -1 where there is none.
+        test_x: Rows that are not trained on, as stored; None: no test accuracy.
+        test_labels: Their true labels.
+        normalize: That of the training set.
+    """
+
+    def __init__(
+        self,
+        truth: Tensor | None,
+        given: Tensor,
+        test_x: Tensor | None = None,
+        test_labels: Tensor | None = None,
+        normalize: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        if test_x is not None and (test_labels is None or normalize is None):
+            raise ValueError("test rows need their labels and the training set's normalize")
+        unknown = torch.full_like(given, -1)
+        self.truth = unknown if truth is None else truth.cpu()
+        self.given = given.cpu()
+        self.known = (self.truth >= 0) & (self.given >= 0)
+        self.test_x = test_x
+        self.test_labels = test_labels
+        self.normalize = normalize
+
+    def __call__(self, method: Method, epoch: int) -> dict[str, float]:  # noqa: ARG002
+        """Figures of an epoch."""
+        figures = {}
+        if self.test_x is not None:
+            figures["test_accuracy"] = self.test_accuracy(method.deployed())
+            if len(members := method.members()) > 1:  # what the papers of two nets report
+                scores = [self.test_accuracy(net) for net in members]
+                figures["members_accuracy"] = sum(scores) / len(scores)
+        rows = {name: values.detach().cpu() for name, values in method.rows_now().items()}
+        if (labels := rows.pop("labels", None)) is not None:
+            figures["labels_changed"] = float((labels != self.given).sum())
+            if self.known.any():
+                figures["label_accuracy"] = self._right(labels)
+        judged = rows.pop("judged", self.given)
+        for name, values in rows.items():
+            auroc = self._detection(values, judged)["auroc"]
+            if auroc is not None:
+                figures[f"{name}_auroc"] = auroc
+        return figures
+
+    def test_accuracy(self, classifier: nn.Module) -> float:
+        """How often a classifier is right on the test rows."""
+        if self.test_x is None or self.test_labels is None or self.normalize is None:
+            raise ValueError("there are no test rows")
+        p = inference.predict(classifier, self.test_x, self.normalize)  # (m, c)
+        return float((p.argmax(1) == self.test_labels.cpu()).double().mean())
+
+    def final(self, purified: Purified) -> dict[str, float | None]:
+        """What became of the given labels, and how well the wrong ones were found.
+
+        `precision` and `recall` take each changed label as a claim that the given one is wrong;
+        AUROC and average precision rank rows by 1 - quality, and by each column of real numbers.
+        """
+        if not self.known.any():
+            return {}
+        labels = purified.labels.cpu()[self.known]  # (m,)
+        given, truth = self.given[self.known], self.truth[self.known]  # (m,), (m,)
+        wrong, changed = given != truth, labels != given  # (m,), (m,)
+        caught = float((wrong & changed).sum())
+        figures: dict[str, float | None] = {
+            "labels_right_before": self._right(self.given),
+            "labels_right_after": self._right(purified.labels.cpu()),
+            "labels_changed": int(changed.sum()),
+            "labels_fixed": int((wrong & (labels == truth)).sum()),
+            "labels_broken": int((~wrong & (labels != truth)).sum()),
+            "precision": caught / float(changed.sum()) if changed.any() else None,
+            "recall": caught / float(wrong.sum()) if wrong.any() else None,
+        }
+        figures |= self._detection(1 - purified.quality, self.given)
+        for name, values in purified.columns.items():
+            if values.is_floating_point() and values.dim() == 1:
+                figures[f"{name}_auroc"] = self._detection(values, self.given)["auroc"]
+        return figures
+
+    def _detection(self, values: Tensor, labels: Tensor) -> dict[str, float | None]:
+        """How well a score ranks wrong labels first; None where all are right, or all wrong."""
+        from sklearn.metrics import average_precision_score, roc_auc_score  # takes seconds
+
+        values = values.detach().cpu()
+        usable = self.known & torch.isfinite(values)
+        wrong = (labels != self.truth)[usable].numpy()
+        if wrong.all() or not wrong.any():
+            return {"auroc": None, "average_precision": None}
+        scores = values[usable].double().numpy()
+        return {
+            "auroc": float(roc_auc_score(wrong, scores)),
+            "average_precision": float(average_precision_score(wrong, scores)),
+        }
+
+    def _right(self, labels: Tensor) -> float:
+        return float((labels == self.truth)[self.known].double().mean())

@@ -1,0 +1,192 @@
+"""Results as JSON lines: figures of each epoch, and one record per run that says all about it."""
+
+import json
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from colafier import __version__
+from colafier._io import whole
+
+PACKAGES = ("torch", "numpy", "scikit-learn", "lightning-fabric")
+
+
+@dataclass
+class History:
+    """The figures of each epoch so far, in order."""
+
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+
+    def series(self, name: str) -> list[float]:
+        """One figure over the epochs that have it."""
+        return [epoch[name] for epoch in self.epochs if epoch.get(name) is not None]
+
+    @property
+    def seconds(self) -> float:
+        """Time of all epochs, with what was spent on scoring them."""
+        return float(sum(self.series("seconds")))
+
+    @property
+    def skipped_steps(self) -> int:
+        """Steps that were not taken because they were not finite."""
+        return int(sum(self.series("skipped_steps")))
+
+
+def run_record(
+    *,
+    method: str,
+    noise: Mapping[str, Any],
+    seed: int,
+    history: History,
+    final: Mapping[str, Any],
+    config: Mapping[str, Any],
+    resolved: Mapping[str, Any] | None = None,
+    notes: Mapping[str, Any] | None = None,
+    device: str = "cpu",
+    processes: int = 1,
+) -> dict[str, Any]:
+    """All that is to be known about a run.
+
+    Args:
+        method: Its name.
+        noise: The manifest of the label noise, with its true rate.
+        seed: Of the run.
+        history: What `fit` gave.
+        final: Figures of the purified labels, from `Metrics.final`.
+        config: The settings.
+        resolved: What those of them came to that leave a choice open, such as a default that
+            depends on the length of the run.
+        notes: Why the method decided as it did.
+        device: Where it ran, such as `cuda:0`.
+        processes: How many shared it.
+    """
+    return {
+        "method": method,
+        "noise": dict(noise),
+        "seed": seed,
+        "epochs": len(history.epochs),
+        **summary(history.series("test_accuracy")),
+        **final,
+        "skipped_steps": history.skipped_steps,
+        "seconds": history.seconds,
+        "hardware": hardware(device, processes),
+        "versions": versions(),
+        "commit": commit(),
+        "config": dict(config),
+        "resolved": dict(resolved or {}),
+        "notes": dict(notes or {}),
+    }
+
+
+def summary(accuracies: Sequence[float]) -> dict[str, float | None]:
+    """What tables show of the epochs' test accuracies; an oracle chose epochs by the test set."""
+    best = sorted(accuracies, reverse=True)
+    return {
+        "test_accuracy": accuracies[-1] if accuracies else None,
+        "test_accuracy_last10": _mean(accuracies[-10:]),
+        "test_accuracy_last5": _mean(accuracies[-5:]),
+        "oracle_best": best[0] if best else None,
+        "oracle_top3": _mean(best[:3]),  # the paper's metric
+    }
+
+
+def hardware(device: str = "cpu", processes: int = 1) -> dict[str, Any]:
+    """What the run ran on."""
+    return {
+        "cpu": cpu_name(),
+        "system": platform.system(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": device,
+        "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
+        "processes": processes,
+    }
+
+
+def cpu_name() -> str:
+    """As the system calls it, or else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides the numbers."""
+    found = {name: metadata.version(name) for name in PACKAGES}
+    return {"colafier": __version__, "python": platform.python_version(), **found}
+
+
+def commit() -> str | None:
+    """The commit of a source checkout, with `+changes` if it was edited; None if installed."""
+    package = Path(__file__).parents[1]
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(package), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        if not git("ls-files", "--", "__init__.py"):
+            return None  # in somebody else's repository
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def to_json(record: Mapping[str, Any]) -> str:
+    """One line of valid JSON: what is not finite becomes null."""
+    return json.dumps(_plain(record), allow_nan=False)
+
+
+def append(path: Path, record: Mapping[str, Any]) -> None:
+    """Add a line to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(to_json(record) + "\n")
+
+
+def rewrite(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Make a file hold these lines and no others."""
+    with whole(path) as partial:
+        partial.write_text("".join(to_json(r) + "\n" for r in records), encoding="utf-8")
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a file that a run wrote; an empty one where there is no file."""
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); put it back, or run again") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is not a file of a run; put it back, or run again")
+    return found
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):  # tensors, arrays and their numbers
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    return value

@@ -1,0 +1,1 @@
+"""Whole runs: purify, train, apply, serve; and the folder that each one leaves."""

@@ -1,0 +1,239 @@
+"""Decisions of a person into the folder of a run, and training on with them."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from colafier._io import whole
+from colafier.audit.label_table import COLUMNS
+from colafier.audit.policy import EXCLUDE
+from colafier.ingest.read import Collection
+from colafier.ingest.write_back import write_back
+from colafier.report import page
+from colafier.review import decisions
+from colafier.review.decisions import AT, Decided
+from colafier.training import checkpoint, records
+from colafier.workflows import run_dir
+from colafier.workflows.purify import (
+    Options,
+    Outcome,
+    options_of,
+    purify,
+    read_source,
+)
+from colafier.workflows.run_dir import (
+    BEFORE,
+    CONFIG,
+    CONTINUED,
+    DATA,
+    LABELS,
+    SUMMARY,
+)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run of `colafier purify`, as its folder has it."""
+
+    folder: Path
+    lines: pd.DataFrame  # labels.csv as text: it is written again as it was
+    summary: dict[str, Any]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the data set."""
+        return str(self.summary["fingerprint"])
+
+    def source(self) -> Collection:
+        """The data set that the run was made from, which must not have changed."""
+        collection = read_source(options_of(self.folder))
+        if collection.fingerprint() != self.fingerprint:
+            raise ValueError(
+                f"{collection.source} was changed since the run in {self.folder}: it has the "
+                f"fingerprint {collection.fingerprint()!r}, the run has {self.fingerprint!r}; "
+                "put it back as it was, or purify it anew"
+            )
+        return collection
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What came of it."""
+
+    now: int  # decisions in the files
+    decided: int  # rows that are decided in all
+    changed: int  # of these, with another label than the given one
+    excluded: int
+
+
+def open_run(out: Path, table: str = LABELS) -> Run:
+    """The run in a folder.
+
+    Args:
+        out: The folder.
+        table: Which result table to take.
+    """
+    if not run_dir.is_run(out) or not (out / SUMMARY).is_file():
+        raise FileNotFoundError(f"{out} is not the folder of a finished run of colafier purify")
+    try:
+        summary = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
+        if not isinstance(summary["fingerprint"], str):
+            raise ValueError("its fingerprint is not text")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{out / SUMMARY} is damaged: {error}") from error
+    lines = _read_table(out / table)
+    if lines["row"].tolist() != [str(row) for row in range(summary.get("rows", -1))]:
+        raise ValueError(
+            f"{out / table} does not hold the {summary.get('rows')} rows of the run in their "
+            f"order; put it back as it was written"
+        )
+    return Run(out, lines, summary)
+
+
+def apply(out: Path, files: Sequence[Path], *, anew: bool = False) -> Applied:
+    """Write labels.csv with the decisions of these files; nothing is written if one does not fit.
+
+    Args:
+        out: Folder of the run.
+        files: Each a decisions.json; of two decisions about a row the later one counts.
+        anew: Forget decisions that were applied before, and a checkpoint that has learned them.
+    """
+    first = (out / BEFORE).exists()
+    run = open_run(out, BEFORE if anew and first else LABELS)
+    lines, count = run.lines, 0
+    for file in files:
+        review = decisions.read(file)
+        decisions.check(review, lines, run.fingerprint, str(file))
+        lines = decisions.applied(lines, review)
+        count += len(review.decisions)
+    form = _written_form(out)
+    collection = run.source() if form else None
+    if not first and AT not in run.lines:
+        with whole(out / BEFORE) as partial:
+            shutil.copyfile(out / LABELS, partial)
+    if anew and "decided" in run_dir.read_config(out):
+        (out / checkpoint.NAME).unlink(missing_ok=True)
+    with whole(out / LABELS) as partial:
+        lines.to_csv(partial, index=False, lineterminator="\n")
+    if form and collection:
+        _write_data(out, form, collection, lines)
+    decided = Decided.of(lines, run.fingerprint)
+    records.rewrite(out / SUMMARY, [_counted(run.summary, lines, decided)])
+    labels = decided.labels()
+    excluded = sum(label is None for label in labels.values())
+    changed = (decided.lines["label"] != decided.lines["given_label"]).sum()
+    return Applied(count, len(labels), int(changed), excluded)
+
+
+def go_on(out: Path, *, progress: bool = True, say: Say = lambda _: None) -> Outcome:
+    """Train on with the decided rows as `trusted` ones, and take the results into the folder.
+
+    Training goes on from the run's checkpoint; where that is gone, or the decisions leave no row of
+    a class, it starts anew. Embeddings come from the cache. Until all is done the old results stay,
+    and a stopped run goes on where it was.
+    """
+    run = open_run(out)
+    decided = Decided.of(run.lines, run.fingerprint)
+    if not len(decided):
+        raise ValueError(
+            f"nothing in {out} is decided yet; give decisions: colafier apply OUT FILE"
+        )
+    work = out / CONTINUED
+    again = f"colafier apply {out} --continue"
+    state = _state(work, decided)
+    if state == "other":
+        shutil.rmtree(work)
+    if state == "done":
+        outcome = None
+    else:
+        outcome = purify(
+            _same_embedder(options_of(out), run.summary),
+            work,
+            decided=decided,
+            earlier=out,
+            resume=state == "begun",
+            again=again,
+            progress=progress,
+            say=say,
+        )
+    _adopt(work, out)
+    adopted = open_run(out)
+    summary = _counted(adopted.summary, adopted.lines, decided)
+    records.rewrite(out / SUMMARY, [summary])
+    page.write(out)
+    return Outcome(adopted.lines if outcome is None else outcome.table, summary)
+
+
+def _state(work: Path, decided: Decided) -> str:
+    """Of the folder in which a run goes on: none, begun or done with these decisions, or other."""
+    if not work.exists():
+        return "none"
+    done = (work / SUMMARY).exists()
+    # killed while the results were moved up, the summary last: its config may be there already
+    config = work.parent if done and not (work / CONFIG).exists() else work
+    try:
+        same = run_dir.read_config(config).get("decided") == decided.digest()
+    except (OSError, ValueError):
+        return "other"
+    if not same:
+        return "other"
+    return "done" if done else "begun"
+
+
+def _same_embedder(options: Options, summary: dict[str, Any]) -> Options:
+    """The options with the embedder that `auto` came to then, whatever is there now."""
+    name = summary.get("input", {}).get("embedder")
+    return options if name is None else replace(options, embedder=name)
+
+
+def _adopt(work: Path, out: Path) -> None:
+    """Move the results up, the summary last; a kill in between is mended by doing it again."""
+    found = sorted(work.iterdir(), key=lambda path: path.name == SUMMARY)
+    if any(path.stem == DATA for path in found):
+        run_dir.remove_data(out)
+    for path in found:
+        target = out / path.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        os.replace(path, target)
+    work.rmdir()
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    try:
+        lines = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is gone; purify anew, with --overwrite") from None
+    except (ValueError, UnicodeError) as error:  # of pandas' parser, too
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if missing := [name for name in ("row", "name", *COLUMNS) if name not in lines]:
+        raise ValueError(f"{path} has no column {missing[0]!r}: it is not the table of a run")
+    return lines
+
+
+def _counted(summary: dict[str, Any], lines: pd.DataFrame, decided: Decided) -> dict[str, Any]:
+    """The summary with the counts of this table; the estimates are of the training."""
+    actions = {str(name): int(count) for name, count in lines["action"].value_counts().items()}
+    return {**summary, "actions": actions, "reviewed": len(decided)}
+
+
+def _written_form(out: Path) -> str | None:
+    """The form in which the run wrote the data set back, if that is still there."""
+    there = (out / DATA).exists() or any(out.glob(f"{DATA}.*"))
+    return options_of(out).write if there else None
+
+
+def _write_data(out: Path, form: str, collection: Collection, lines: pd.DataFrame) -> None:
+    """The data set in its own format once more."""
+    run_dir.remove_data(out)
+    keep = (lines["action"] != EXCLUDE).tolist()
+    labels = [label or None for label in lines["label"]]
+    write_back(collection, labels, keep, out / DATA, form, link=True)

@@ -1,0 +1,267 @@
+"""The deployed classifier on disk: config.json, model.safetensors and a model card.
+
+A model is rebuilt from names and numbers: the method is set up on blank rows, then its deployed
+classifier takes the stored weights. So nothing is ever unpickled, and no training row is stored.
+"""
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from colafier import __version__, methods
+from colafier.nets import Backbone, inference, net_factory
+from colafier.nets.normalize import Normalize
+from colafier.training import records
+from colafier.training.training_set import Rows
+from colafier.workflows.model_store import cards
+from colafier.workflows.model_store import config as configs
+from colafier.workflows.model_store.config import (
+    CARD,
+    CONFIG,
+    FORMAT,
+    KINDS,
+    WEIGHTS,
+    ModelFolderError,
+)
+
+__all__ = ["ModelFolderError", "StoredModel", "card", "load", "save"]
+
+MEAN, STD, PREFIX = "normalize.mean", "normalize.std", "classifier."
+BLANK_PER_CLASS = 4  # rows of the stand-in training set
+FARTHEST = 0.01  # that a rebuilt model's probabilities may be off: bf16 on another device rounds
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A classifier with all that is needed to use it and to build it again.
+
+    Args:
+        classifier: What the method's `deployed()` gave.
+        normalize: That of the training rows.
+        classes: Their names, in the order of the probabilities.
+        row_shape: (channels, height, width) of images as bytes, or (features,).
+        input: How items become rows: `kind` (image, text, table, vector), and for example
+            `embedder`, `size`, or the name of a `file` in the model's folder.
+        method: Its name.
+        hyper: Its hyper-parameters.
+        net: Name of the backbone.
+        epochs: Length of the run.
+        about: Figures for the card; each a value, or `{"value": ..., "means": "a sentence"}`.
+    """
+
+    classifier: nn.Module
+    normalize: Normalize
+    classes: tuple[str, ...]
+    row_shape: tuple[int, ...]
+    input: dict[str, Any]
+    method: str
+    hyper: dict[str, Any]
+    net: str
+    epochs: int
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def predict(self, x: Tensor | npt.NDArray[Any]) -> Tensor:
+        """Probabilities (n, c) of images as bytes (n, c, h, w), or of vectors (n, d)."""
+        if x.ndim == 0 or tuple(x.shape[1:]) != self.row_shape:
+            raise ValueError(f"rows must be of shape {self.row_shape}, not {tuple(x.shape[1:])}")
+        parts = [torch.empty(0, len(self.classes))]
+        for start in range(0, len(x), inference.CHUNK):  # x may be a file mapped into memory
+            rows = self.as_rows(x[start : start + inference.CHUNK], start)
+            parts.append(inference.predict(self.classifier, rows, self.normalize))
+        return torch.cat(parts)
+
+    def as_rows(self, x: Tensor | npt.NDArray[Any], start: int = 0) -> Tensor:
+        """Bytes or float32 as the classifier was trained on; other values are refused.
+
+        Args:
+            x: Rows.
+            start: Number of the first one, for the error.
+        """
+        if isinstance(x, np.ndarray) and x.dtype.kind not in "biuf":
+            raise TypeError(f"rows must be numbers, not {x.dtype}")
+        rows = x if isinstance(x, Tensor) else torch.tensor(x)  # a copy: x may be read-only
+        if len(self.row_shape) == 3:
+            if rows.dtype != torch.uint8:
+                raise TypeError(f"images must be bytes (uint8, 0 to 255), not {rows.dtype}")
+            return rows
+        rows = rows.float()  # (b, d)
+        bad = (~rows.isfinite()).any(1).nonzero()  # (m, 1)
+        if len(bad):
+            raise ValueError(f"row {start + int(bad[0])} has a value that is not finite")
+        return rows
+
+
+def card(model: StoredModel) -> str:
+    """The model card in Markdown."""
+    return cards.render(_config(model))
+
+
+def save(
+    model: StoredModel,
+    folder: Path,
+    card: str | None = None,
+    files: Mapping[str, Callable[[Path], None]] | None = None,
+) -> None:
+    """Write a model; the folder appears whole or not at all, after a test that it can be loaded.
+
+    Args:
+        model: The model.
+        folder: Where to; must not exist.
+        card: Text of the model card; None: what `card(model)` gives.
+        files: More files by name; each function gets the path to write to.
+    """
+    from safetensors.torch import save_file
+
+    config = _config(model)
+    for name in files or {}:
+        configs.check_file_name(name)
+    state = {f"{PREFIX}{name}": value for name, value in model.classifier.state_dict().items()}
+    state |= {MEAN: model.normalize.mean, STD: model.normalize.std}
+    # copies, as the format refuses tensors that share memory
+    state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    with _whole_folder(folder) as partial:
+        text = json.dumps(config, indent=2, allow_nan=False)
+        (partial / CONFIG).write_text(text + "\n", encoding="utf-8")
+        text = cards.render(config) if card is None else card
+        (partial / CARD).write_text(text, encoding="utf-8")
+        save_file(state, partial / WEIGHTS, metadata={"format": "pt"})
+        for name, write in (files or {}).items():
+            write(partial / name)
+        _check_same(model, load(partial))
+
+
+def load(folder: Path) -> StoredModel:
+    """Read a model; what comes from outside is checked, and never run."""
+    config = configs.read(folder)
+    tensors = _read_tensors(folder / WEIGHTS)
+    normalize = _take_normalize(tensors, config["row_shape"])
+    try:
+        hyper = methods.check(config["method"], config["hyper"])
+        classifier = _rebuild(config, sum(value.numel() for value in tensors.values()))
+    except Exception as error:  # values from outside can fail in any way
+        raise ModelFolderError(f"{folder / CONFIG} cannot be rebuilt: {error}") from error
+    _fill(classifier, tensors, folder / WEIGHTS)
+    names = ("classes", "row_shape", "input", "method", "net", "epochs", "about")
+    return StoredModel(classifier, normalize, hyper=hyper, **{name: config[name] for name in names})
+
+
+def _config(model: StoredModel) -> dict[str, Any]:
+    """What config.json holds, as plain JSON values."""
+    precisions = {m.precision for m in model.classifier.modules() if isinstance(m, Backbone)}
+    if len(precisions) > 1:
+        raise ModelFolderError(f"the nets differ in precision: {', '.join(sorted(precisions))}")
+    own = {"format": FORMAT, "colafier": __version__, "precision": (*precisions, "auto")[0]}
+    rest = {name: getattr(model, name) for name in KINDS if name not in own}
+    config: dict[str, Any] = json.loads(records.to_json(own | rest))
+    configs.check(config)
+    return {name: config[name] for name in KINDS}
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    path.open("rb").close()  # a file that may not be read is not a damaged one
+    try:
+        return load_file(path)
+    except Exception as error:  # a damaged file can fail in any way
+        raise ModelFolderError(
+            f"{path} was not opened: it is damaged, or not of the safetensors format ({error})"
+        ) from error
+
+
+def _take_normalize(tensors: dict[str, Tensor], row_shape: tuple[int, ...]) -> Normalize:
+    missing = torch.tensor(torch.nan)
+    mean, std = (tensors.pop(name, missing) for name in (MEAN, STD))
+    for value in (mean, std):
+        if value.shape != row_shape[:1] or value.dtype != torch.float32:
+            raise ModelFolderError(f"{MEAN} and {STD} do not fit rows of shape {row_shape}")
+    if not mean.isfinite().all() or not std.isfinite().all() or std.min() <= 0:
+        raise ModelFolderError(f"{MEAN} must be finite, and {STD} above 0")
+    return Normalize(mean, std)
+
+
+def _rebuild(config: Mapping[str, Any], stored: int) -> nn.Module:
+    """The method's deployed classifier before training; `stored` numbers are there to fill it."""
+    shape, num_classes = config["row_shape"], len(config["classes"])
+    make_net = net_factory(config["net"], shape, num_classes, config["precision"])
+    with torch.device("meta"):  # takes no memory, whatever the config says
+        needed = sum(value.numel() for value in make_net().backbone.parameters())
+    if needed > stored:
+        net = f"{config['net']} on rows of shape {shape}"
+        raise ModelFolderError(f"{net} has {needed} numbers, only {stored} are stored")
+    method = methods.build(config["method"], **config["hyper"])
+    given = torch.arange(num_classes).repeat(BLANK_PER_CLASS)
+    dtype = torch.uint8 if len(shape) == 3 else torch.float32
+    blank = torch.zeros(1, *shape, dtype=dtype).expand(len(given), *shape)  # one row in memory
+    normalize = Normalize(torch.zeros(shape[0]), torch.ones(shape[0]))
+    rows = Rows(blank, given, num_classes, view_names=method.views, normalize=normalize)
+    with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
+        method.setup(make_net, rows, config["epochs"])
+    return method.deployed().eval()
+
+
+def _fill(classifier: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Load the weights after a check of every name, shape, type and value."""
+    found = {name.removeprefix(PREFIX): value for name, value in tensors.items()}
+    wanted = classifier.state_dict()
+    for name in sorted({*found, *wanted}):
+        there, here = (_describe(state.get(name)) for state in (found, wanted))
+        if there != here:
+            raise ModelFolderError(
+                f"{path} does not fit its {CONFIG}: {name} is {there} there, must be {here}; a "
+                "model must be read with the files and the version that it was written with"
+            )
+    parameters = {name for name, _ in classifier.named_parameters()}
+    for name, value in found.items():  # a limit of a method's own may be infinite
+        if value.isnan().any() or (name in parameters and value.isinf().any()):
+            raise ModelFolderError(f"{path} is of no use: {name} has values that are not finite")
+    classifier.load_state_dict(found)
+
+
+def _describe(value: Tensor | None) -> str:
+    return "missing" if value is None else f"{value.dtype} {tuple(value.shape)}"
+
+
+def _check_same(model: StoredModel, again: StoredModel) -> None:
+    """Whether the rebuilt model does what the model does, on a few made-up rows."""
+    noise = torch.randn(4, *model.row_shape, generator=torch.Generator().manual_seed(0))
+    x = (noise * 64 + 128).clamp(0, 255).byte()  # (4, c, h, w)
+    if len(model.row_shape) == 1:
+        x = noise * model.normalize.std.cpu() + model.normalize.mean.cpu()  # (4, d)
+    here = replace(model, classifier=copy.deepcopy(model.classifier).cpu())
+    apart = (here.predict(x) - again.predict(x)).abs().max()
+    if not apart <= FARTHEST:  # also where it is not a number
+        raise ModelFolderError(
+            f"{model.method} with net {model.net} cannot be rebuilt: its probabilities differ by "
+            f"{apart:.2g}; check that method, hyper and net are those of the run, or pickle it"
+        )
+
+
+@contextmanager
+def _whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write to, which becomes `folder` at the end of the block; see `files.whole`."""
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists; remove it, or give another folder")
+    partial = folder.with_name(folder.name + ".partial")
+    try:
+        if partial.exists():  # of a save that was killed
+            shutil.rmtree(partial)
+        partial.mkdir(parents=True)
+    except PermissionError as error:
+        raise PermissionError(f"{folder} may not be written; give another folder") from error
+    try:
+        yield partial
+        os.replace(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

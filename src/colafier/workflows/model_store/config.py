@@ -1,0 +1,91 @@
+"""What config.json of a stored model holds, checked value by value: it may come from anywhere."""
+
+import json
+from math import prod
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from colafier._validation import checked
+from colafier.nets import NETS
+
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+FORMAT = 1
+KINDS: dict[str, Any] = {
+    "format": int,
+    "colafier": str,  # the version that wrote it
+    "method": str,
+    "hyper": dict,
+    "epochs": int,
+    "net": str,
+    "precision": str,
+    "row_shape": tuple[int, ...],
+    "classes": tuple[str, ...],
+    "input": dict,
+    "about": dict,
+}
+MOST_VALUES = 2**24  # of one row: a config from outside must not fill the memory
+MOST_EPOCHS = 10**6
+
+
+class ModelFolderError(ValueError):
+    """A folder that does not hold a sound model, or a model that cannot be rebuilt from one."""
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The checked config of a model folder, which must have all its files."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no model folder {folder}")
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} is not the folder of a model: it has no {name}")
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelFolderError(f"{folder / CONFIG} is damaged: it is not JSON ({error})") from error
+    try:
+        config = check(config)
+    except ValueError as error:
+        raise ModelFolderError(f"{folder / CONFIG}: {error}") from error
+    file = config["input"].get("file")
+    if file is not None and not (folder / file).is_file():
+        raise FileNotFoundError(f"{folder} is not whole: it has no {file}")
+    return config
+
+
+def check(config: Any) -> dict[str, Any]:
+    """The values in their types; what makes no sense is refused."""
+    if not isinstance(config, dict) or type(config.get("format")) is not int:
+        raise ModelFolderError("this is not the config of a stored model: it has no format")
+    if config["format"] != FORMAT:
+        by = f"colafier {config.get('colafier')} in format {config['format']}"
+        raise ModelFolderError(
+            f"written by {by}, but this version reads format {FORMAT}; install the other one"
+        )
+    if missing := [name for name in KINDS if name not in config]:
+        raise ModelFolderError(f"{missing[0]} is missing")
+    values = checked(config, KINDS, "entry")
+    shape, classes = values["row_shape"], values["classes"]
+    if len(shape) not in (1, 3) or min(shape) < 1 or prod(shape) > MOST_VALUES:
+        raise ModelFolderError(f"row_shape must be (d,) or (c, h, w), not {shape}")
+    if len(classes) < 2 or len(set(classes)) < len(classes):
+        raise ModelFolderError("classes must be two or more different names")
+    if not 1 <= values["epochs"] <= MOST_EPOCHS:
+        raise ModelFolderError(f"epochs must be 1 to {MOST_EPOCHS}, not {values['epochs']}")
+    if values["net"] not in NETS:
+        raise ModelFolderError(
+            f"the net {values['net']!r} is none of {', '.join(NETS)}, so it cannot be rebuilt from "
+            "its name; keep a net of your own with torch.save, or pickle the estimator"
+        )
+    if type(values["input"].get("kind")) is not str:
+        raise ModelFolderError("input must have a kind, such as image or vector")
+    if "file" in values["input"]:
+        check_file_name(values["input"]["file"])
+    return values
+
+
+def check_file_name(name: Any) -> None:
+    """Refuse what could lie outside of the folder, or take the place of a model's own file."""
+    plain = type(name) is str and name.isprintable() and ":" not in name and name not in ("", "..")
+    plain = plain and name == PurePosixPath(name).name == PureWindowsPath(name).name
+    if not plain or name.lower() in {own.lower() for own in (CONFIG, WEIGHTS, CARD)}:
+        raise ModelFolderError(f"a file of a model needs a plain name of its own, not {name!r}")

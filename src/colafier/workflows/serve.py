@@ -1,0 +1,189 @@
+"""What a stored model is for: predict new rows, check new labels, export."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from colafier import embed
+from colafier.audit.label_table import table, with_unusable
+from colafier.audit.noise_model import posterior
+from colafier.audit.policy import EXCLUDE, decide
+from colafier.embed import encode
+from colafier.embed.encode import Numbers
+from colafier.ingest.read import Collection, read
+from colafier.workflows.model_store import StoredModel, load
+from colafier.workflows.model_store.onnx_export import export_onnx
+from colafier.workflows.purify import options_of
+from colafier.workflows.run_dir import is_run
+
+FEWEST_LABELS = 100  # below, the share of wrong labels is not estimated
+CHECKED_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of new rows, where they are not to be guessed."""
+
+    image: str | None = None
+    text: str | None = None
+    features: tuple[str, ...] | None = None
+    label: str | None = None
+    missing: tuple[str, ...] = ("",)
+
+
+def predict(
+    folder: Path,
+    source: Path,
+    columns: Columns | None = None,
+    *,
+    cache: bool = True,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Classes of new rows, one line per row in input order.
+
+    Args:
+        folder: Of the model.
+        source: The new rows; labels need not be there.
+        columns: Where to find what; None: guessed.
+        cache: Whether embeddings are kept.
+        progress: Whether a terminal shows a bar.
+    """
+    model = load(folder)
+    rows, collection = _encode(model, folder, source, columns, False, cache, progress)
+    p = model.predict(rows.x)  # (m, c)
+    confidence, best = p.max(1)
+    names = np.array(model.classes, dtype=object)
+    found = pd.DataFrame({"predicted_label": names[best.numpy()], "confidence": confidence.numpy()})
+    lines = found.set_axis(rows.rows).reindex(range(len(collection)))
+    lines.insert(0, "row", range(len(lines)))
+    lines.insert(1, "name", collection.names)
+    lines["problem"] = [rows.problems.get(row, "") for row in range(len(lines))]
+    return lines
+
+
+def check(
+    folder: Path,
+    source: Path,
+    columns: Columns | None = None,
+    *,
+    cache: bool = True,
+    progress: bool = True,
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Audit the labels of new rows with a model that never saw them.
+
+    Returns:
+        The table of `colafier purify`, and a summary with the estimated share of wrong labels.
+    """
+    model = load(folder)
+    rows, collection = _encode(model, folder, source, columns, True, cache, progress)
+    p = model.predict(rows.x)
+    labels = [collection.given[row] for row in rows.rows]
+    given, unknown = _known(labels, model.classes)
+    count = int((given >= 0).sum())
+    if count < FEWEST_LABELS:
+        raise ValueError(
+            f"{count} labels of the model's classes are too few to say how many are wrong; "
+            f"a check needs {FEWEST_LABELS}"
+        )
+    found = posterior(p, given)
+    groups = torch.tensor(collection.duplicates())[rows.rows]
+    decided = decide(found, p, given, groups=groups)
+    no_lid = torch.full((len(given),), torch.nan)
+    lines = table(model.classes, given, p.argmax(1), found.quality, decided, no_lid)
+    for place in unknown:
+        lines.loc[place, ["given_label", "label"]] = labels[place]
+        lines.loc[place, ["action", "reason"]] = [EXCLUDE, "unknown class"]
+    lines = with_unusable(lines, rows.rows, rows.problems, collection.given)
+    lines.insert(0, "row", range(len(lines)))
+    lines.insert(1, "name", collection.names)
+    low, high = found.interval
+    return lines, {
+        "rows": len(collection),
+        "labelled": count,
+        "unknown_classes": len(unknown),
+        "unusable": len(rows.problems),
+        "estimated_noise_rate": round(found.rate, 4),
+        "estimated_noise_interval": [round(low, 4), round(high, 4)],
+    }
+
+
+def export(folder: Path, out: Path, source: Path | None = None) -> dict[str, Any]:
+    """Write the model as ONNX, and compare it with torch on real rows.
+
+    Args:
+        folder: Of the model.
+        out: File to write.
+        source: Rows to compare on; by default those that the run of this model was made from.
+    """
+    model = load(folder)
+    columns = Columns()
+    if source is None:
+        source, columns = _rows_of_the_run(folder)
+    collection = _read(model, source, columns, labelled=False).head(CHECKED_ROWS)
+    rows = encode.encode_again(
+        collection, model.input, folder, cache=embed.default_folder(), progress=False
+    )
+    return export_onnx(model, out, rows.x)
+
+
+def _rows_of_the_run(folder: Path) -> tuple[Path, Columns]:
+    run = folder.resolve().parent
+    if not is_run(run):
+        raise ValueError("give --rows SOURCE: the export is compared with torch on real rows")
+    then = options_of(run)
+    source = Path(then.source)
+    if not source.exists():
+        raise FileNotFoundError(f"the rows of the run are gone from {source}; give --rows SOURCE")
+    return source, Columns(then.image, then.text, then.features, then.label)
+
+
+def _encode(
+    model: StoredModel,
+    folder: Path,
+    source: Path,
+    columns: Columns | None,
+    labelled: bool,
+    cache: bool,
+    progress: bool,
+) -> tuple[Numbers, Collection]:
+    collection = _read(model, source, columns or Columns(), labelled=labelled)
+    kept = embed.default_folder() if cache else None
+    rows = encode.encode_again(collection, model.input, folder, cache=kept, progress=progress)
+    return rows, collection
+
+
+def _read(model: StoredModel, source: Path, at: Columns, *, labelled: bool) -> Collection:
+    features = at.features
+    if features is None and at.image is None and at.text is None and _is_table(source):
+        features = model.input.get("columns")
+    ask = partial(
+        read,
+        source,
+        image=at.image,
+        text=at.text,
+        features=None if features is None else tuple(features),
+        label=at.label,
+        missing=at.missing,
+    )
+    # labels of one class are enough to be checked, so two are not asked for
+    collection = ask(labelled=False)
+    return ask(labelled=True) if labelled and not collection.classes else collection
+
+
+def _is_table(source: Path) -> bool:
+    return source.is_file() and source.suffix.lower() != ".npz"
+
+
+def _known(labels: Sequence[str | None], classes: Sequence[str]) -> tuple[Tensor, list[int]]:
+    """Labels as numbers, -1 for none or one that the model does not know; places of the latter."""
+    place = {name: number for number, name in enumerate(classes)}
+    given = torch.tensor([-1 if label is None else place.get(label, -1) for label in labels])
+    unknown = [i for i, label in enumerate(labels) if label is not None and label not in place]
+    return given, unknown

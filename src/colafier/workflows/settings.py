@@ -1,0 +1,150 @@
+"""The settings of a run: class default, then preset, then command line; the later one wins.
+
+A name that does not exist or a value of the wrong type is an error that says what is valid.
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from colafier._validation import checked
+from colafier.methods import REQUIRED, check, hyper_parameters
+
+LEAST = {
+    "limit": 2, "pad_to": 1, "epochs": 1, "batch_size": 2, "lr": 0, "weight_decay": 0, "devices": 1,
+}  # fmt: skip
+ROWS_PER_DEVICE = 2  # of a batch; with one row there is nothing to compare it to
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that one run depends on, so that its record is enough to repeat it."""
+
+    source: str = "digits"
+    data: str = ""  # folder with the files of the source; digits need none
+    limit: int | None = None  # only the first rows of the training set
+    pad_to: int | None = None  # side of the images after padding
+    noise: str = "none"
+    method: str = "colafier"
+    hyper: dict[str, Any] = field(default_factory=dict)  # hyper-parameters of the method
+    net: str = "resnet18"
+    precision: str = "auto"  # of the backbone
+    epochs: int = 200
+    batch_size: int = 128
+    lr: float = 0.001
+    lr_floor: float = 1.0  # where the learning rate ends, along a half cosine; 1: constant
+    weight_decay: float = 0.001
+    flip: bool = True  # whether a mirrored image keeps its class
+    seed: int = 1
+    devices: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value < math.inf:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
+        if not 0 <= self.lr_floor <= 1:
+            raise ValueError(f"lr_floor must be from 0 to 1, not {self.lr_floor}")
+        if self.batch_size < ROWS_PER_DEVICE * self.devices:
+            raise ValueError(
+                f"batches of {self.batch_size} rows are too small for {self.devices} devices; "
+                f"give a batch_size of at least {ROWS_PER_DEVICE * self.devices}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def resolve(
+    preset: str | None = None,
+    given: Mapping[str, Any] | None = None,
+    hyper: Mapping[str, Any] | None = None,
+    base: Settings | None = None,
+) -> Settings:
+    """Settings from a preset and what was given beside it; neither may name what does not exist.
+
+    Args:
+        preset: Name of a preset in the package, or a path that ends in `.toml`.
+        given: Values of settings that win over the preset.
+        hyper: Hyper-parameters of the method that win over the preset.
+        base: What to start from in place of the class defaults.
+    """
+    plain, per_method = _split(read_preset(preset)) if preset else ({}, {})
+    kinds = get_type_hints(Settings)
+    kinds.pop("hyper")
+    start = {} if base is None else {name: getattr(base, name) for name in kinds}
+    values = checked({**start, **plain, **(given or {})}, kinds, "setting")
+    method = str(values.get("method", Settings.method))
+    own = {name: check(name, table) for name, table in per_method.items()}
+    chosen = {**own.get(method, {}), **check(method, hyper or {})}
+    if base is not None and base.method == method:
+        chosen = {**base.hyper, **chosen}
+    return Settings(**values, hyper={**_defaults(method, chosen), **chosen})
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that come with the package."""
+    folder = resources.files("colafier.workflows") / "presets"
+    return sorted(
+        f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")
+    )
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """The content of a preset of the package, or of a TOML file of one's own."""
+    if name.endswith(".toml"):
+        if not Path(name).is_file():
+            raise FileNotFoundError(f"there is no preset file {name}")
+        try:
+            return tomllib.loads(Path(name).read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{name} is not a TOML file: {error}") from error
+    if name not in preset_names():
+        there = ", ".join(preset_names())
+        raise ValueError(f"no preset {name!r}; there are {there}, or give the path of a .toml file")
+    file = resources.files("colafier.workflows") / "presets" / f"{name}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def read_pairs(pairs: list[str]) -> dict[str, Any]:
+    """Values of `key=value` texts as TOML reads them, else as text; `none` is None."""
+    values = {}
+    for pair in pairs:
+        name, equals, text = (part.strip() for part in pair.partition("="))
+        if not (name and equals and text):
+            raise ValueError(f"write key=value, for example warmup=5, not {pair!r}")
+        values[name] = _read_value(text)
+    return values
+
+
+def _read_value(text: str) -> Any:
+    if text == "none":
+        return None
+    if re.fullmatch(r"[+-]?\.\d+", text):  # TOML wants the zero before the point
+        return float(text)
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _split(preset: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Settings of the run, and the tables that are named after methods."""
+    plain = {name: value for name, value in preset.items() if not isinstance(value, dict)}
+    tables = {name: value for name, value in preset.items() if isinstance(value, dict)}
+    return plain, tables
+
+
+def _defaults(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """What the method's constructor says, apart from what must be chosen."""
+    defaults = {name: default for name, (default, _) in hyper_parameters(method).items()}
+    missing = [name for name, value in defaults.items() if value is REQUIRED]
+    if missing := [name for name in missing if name not in chosen]:
+        raise ValueError(f"{method} needs a value of {missing[0]}: --set {missing[0]}=VALUE")
+    return {name: value for name, value in defaults.items() if value is not REQUIRED}

@@ -1,0 +1,194 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from colafier.methods.contract import Batch, Pass
+from colafier.nets.normalize import Normalize
+from colafier.training.distributed import Processes
+from colafier.training.training_set import Rows
+
+
+def images(n: int = 21, **settings: object) -> Rows:
+    g = torch.Generator().manual_seed(1)
+    x = torch.randint(256, (n, 3, 8, 8), generator=g, dtype=torch.uint8)
+    known = {"view_names": ("weak",), "batch_size": 8, "seed": 3} | settings
+    given = known.pop("given", torch.arange(n) % 3)
+    return Rows(x, given, 3, **known)  # type: ignore[arg-type]
+
+
+def walk(rows: Rows, part: Pass | None = None, epoch: int = 0, number: int = 0) -> list[Batch]:
+    part = Pass() if part is None else part
+    batches = list(rows.batches(part, epoch, number))
+    assert rows.steps(part) == len(batches)
+    return batches
+
+
+def order(batches: list[Batch]) -> list[int]:
+    return torch.cat([b.index for b in batches]).tolist()
+
+
+def test_a_pass_shows_each_labelled_row_once() -> None:
+    given = torch.tensor([-1, 0, 1, 2] * 5)
+    batches = walk(images(20, given=given), epoch=4)
+    assert sorted(order(batches)) == [i for i in range(20) if i % 4]
+    assert order(batches) != sorted(order(batches))
+    for batch in batches:
+        assert torch.equal(batch.y, given[batch.index])
+        assert batch.x.dtype == torch.float32
+    assert [b.progress for b in batches] == [4.0, 4.5]
+
+
+@pytest.mark.parametrize(
+    ("n", "world", "part", "sizes"),
+    [
+        (21, 1, Pass(), [8, 8, 5]),
+        (17, 1, Pass(), [8, 9]),  # one row would be left
+        (18, 1, Pass(), [8, 8, 2]),
+        (19, 2, Pass(), [8, 11]),  # three rows, fewer than two for each of two processes
+        (17, 1, Pass(drop_last=True), [8, 8]),
+        (17, 1, Pass(batch_size=16), [17]),
+        (1, 1, Pass(), [1]),
+        (1, 2, Pass(), []),  # fewer rows than processes
+        (3, 1, Pass(batch_size=1), [1, 1, 1]),
+        (9, 1, Pass(rows=torch.empty(0, dtype=torch.long)), []),
+        (9, 1, Pass(rows=torch.tensor([5, 2])), [2]),
+    ],
+)
+def test_sizes_of_batches(n: int, world: int, part: Pass, sizes: list[int]) -> None:
+    shares = [walk(images(n, rank=rank, world=world), part) for rank in range(world)]
+    assert [sum(map(len, together)) for together in zip(*shares, strict=True)] == sizes
+
+
+def test_batches_depend_on_seed_epoch_and_pass_only() -> None:
+    rows = images()
+    first = walk(rows, epoch=2, number=1)
+    walk(rows)
+    again = walk(images(), epoch=2, number=1)
+    for one, other in zip(first, again, strict=True):
+        assert torch.equal(one.index, other.index)
+        assert torch.equal(one.x, other.x)
+    assert order(first) != order(walk(rows, epoch=3, number=1))
+    assert order(first) != order(walk(rows, epoch=2, number=0))
+    assert order(first) != order(walk(images(seed=4), epoch=2, number=1))
+
+
+def test_a_view_does_not_depend_on_the_views_beside_it() -> None:
+    alone, both = walk(images()), walk(images(view_names=("strong", "weak")))
+    assert all(torch.equal(a.x, b.views[1]) for a, b in zip(alone, both, strict=True))
+    twice = walk(images(view_names=("weak", "weak")))[0]
+    assert not torch.equal(*twice.views)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_share_the_batch_of_one(world: int) -> None:
+    settings: dict[str, object] = {"view_names": ("weak", "strong")}
+    part = Pass(rows=torch.arange(15), paired=torch.arange(15, 20))
+    alone = walk(images(**settings), part)
+    shares = [walk(images(rank=rank, world=world, **settings), part) for rank in range(world)]
+    for whole, *parts in zip(alone, *shares, strict=True):
+        assert torch.equal(whole.index, torch.cat([p.index for p in parts]))
+        for number, view in enumerate(whole.views):
+            assert torch.equal(view, torch.cat([p.views[number] for p in parts]))
+        assert whole.paired is not None
+        paired = [p.paired.x for p in parts if p.paired is not None]
+        assert torch.equal(whole.paired.x, torch.cat(paired))
+
+
+def test_paired_rows_come_again_when_used_up() -> None:
+    part = Pass(rows=torch.arange(16), paired=torch.tensor([18, 19, 20]), tag="mix")
+    batches = walk(images(), part)
+    beside = [b.paired for b in batches if b.paired is not None]
+    assert [len(b) for b in beside] == [8, 8]
+    drawn = order(beside)
+    assert all(sorted(drawn[i : i + 3]) == [18, 19, 20] for i in range(0, 15, 3))
+    assert {b.tag for b in batches + beside} == {"mix"}
+    nobody = Pass(paired=torch.empty(0, dtype=torch.long))
+    assert all(b.paired is None for b in walk(images(), nobody))
+
+
+def test_rows_are_scaled_and_normalized() -> None:
+    rows = images(view_names=("plain",))
+    assert rows.x.dtype == torch.uint8
+    x = torch.cat([b.x for b in walk(rows)])
+    torch.testing.assert_close(x.mean((0, 2, 3)), torch.zeros(3), atol=1e-5, rtol=0)
+    torch.testing.assert_close(x.std((0, 2, 3), correction=0), torch.ones(3), atol=1e-5, rtol=0)
+    other = Normalize(torch.zeros(3), torch.full((3,), 2.0))
+    batch = walk(images(view_names=("plain",), normalize=other))[0]
+    torch.testing.assert_close(batch.x, rows.x[batch.index].float() / 255 / 2)
+
+
+def test_holdout_is_a_fixed_share_of_each_class() -> None:
+    given = torch.tensor([0] * 50 + [1] * 10 + [2] + [-1] * 9)
+    rows = images(70, given=given)
+    held = rows.holdout(0.2)
+    assert torch.equal(held, rows.holdout(0.2))
+    assert given[held].bincount(minlength=3).tolist() == [10, 2, 0]
+    most = rows.holdout(0.99)
+    assert given[most].bincount(minlength=3).tolist() == [49, 9, 0]
+    assert not torch.equal(held, images(70, given=given, seed=4).holdout(0.2))
+    with pytest.raises(ValueError, match="from 0 to below 1"):
+        rows.holdout(1.0)
+
+
+def test_decisions_do_not_change_what_is_held_out() -> None:
+    came = torch.tensor([0] * 50 + [1] * 20)
+    held = images(70, given=came).holdout(0.2)
+    decided = came.clone()
+    decided[held[0]], decided[3], decided[60] = -1, 1, 0  # one is excluded, two are moved
+    rows = images(70, given=decided, came=came)
+    assert rows.holdout(0.2).tolist() == held[1:].tolist()
+    decided = torch.where(torch.isin(torch.arange(70), held), came, 0)  # no other row of class 1
+    alone = images(70, given=decided, came=came).holdout(0.2)
+    assert alone.tolist() == held[came[held] == 0].tolist()
+
+
+class Net(nn.Module):
+    """A net whose parts are in different modes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(3)
+        self.drop = nn.Dropout(0.9)
+        self.head = nn.Linear(192, 3)
+        self.norm.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert not x.requires_grad
+        logits: Tensor = self.head(self.drop(self.norm(x)).flatten(1))
+        return logits
+
+
+def test_predict_leaves_no_trace() -> None:
+    rows, net = images(1200), Net()
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    p = rows.predict(net)
+    assert (net.training, net.norm.training, net.drop.training) == (True, False, True)
+    assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
+    with torch.no_grad():
+        expected = net.eval()(rows.normalize(rows.x.float() / 255)).softmax(1)
+    torch.testing.assert_close(p, expected)
+    some = torch.tensor([700, 3, 3])
+    torch.testing.assert_close(rows.predict(net, some), expected[some])
+    rows.place(0, 1, torch.device("cpu"), Processes())
+    torch.testing.assert_close(rows.predict(net), expected)
+    assert rows.predict(net, some[:0]).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"given": torch.zeros(3, dtype=torch.long)}, "one label each"),
+        ({"given": torch.full((21,), 3)}, "0 to 2"),
+        ({"trusted": torch.zeros(21)}, "boolean mask"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"view_names": ("odd",)}, "no view is called 'odd'"),
+    ],
+)
+def test_wrong_arguments(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        images(**settings)
+
+
+def test_batches_smaller_than_the_processes_are_an_error() -> None:
+    with pytest.raises(ValueError, match="do not reach"):
+        walk(images(batch_size=1, world=2))
