@@ -24,7 +24,7 @@ from colafier.methods.contract import Method
 from colafier.nets import net_factory
 from colafier.training.optimizers import OptimizerSettings
 from colafier.training.trainer import fit
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 from colafier.workflows.experiment import Task, prepare
 from colafier.workflows.settings import Settings, resolve
 
@@ -32,19 +32,19 @@ from colafier.workflows.settings import Settings, resolve
 def training_course(settings: Settings, task: Task) -> list[Tensor]:
     """Logarithms of the probabilities of all rows (n, c) after each epoch of plain training."""
     method = build("ce")
-    rows = Rows(
+    rows = TrainingSet(
         task.source.x,
-        task.given,
+        task.observed,
         task.source.num_classes,
         view_names=method.views,
         batch_size=settings.batch_size,
         seed=settings.seed,
         flip=settings.flip,
     )
-    course: list[Tensor] = []
+    trajectory: list[Tensor] = []
 
     def remember(trained: Method, _: int) -> dict[str, float]:
-        course.append(rows.predict(trained.deployed()).clamp(min=1e-12).log())
+        trajectory.append(rows.predict(trained.deployed()).clamp(min=1e-12).log())
         return {}
 
     fit(
@@ -58,22 +58,24 @@ def training_course(settings: Settings, task: Task) -> list[Tensor]:
         seed=settings.seed,
         score=remember,
     )
-    return course
+    return trajectory
 
 
 def qualities(settings: Settings, task: Task) -> dict[str, Tensor]:
     """What each detector makes of the labels (n,)."""
-    given, pixels = task.given, task.source.x.flatten(1).float() / 255  # (n,), (n, d)
+    observed, pixels = task.observed, task.source.x.flatten(1).float() / 255  # (n,), (n, d)
     regression = LogisticRegression(max_iter=200)
-    unseen = cross_val_predict(regression, pixels, given, cv=5, method="predict_proba")  # (n, c)
-    course = training_course(settings, task)
-    losses = -course[-1].gather(1, given[:, None])[:, 0]  # (n,)
-    margins = torch.stack([detectors.margin(log_p, given) for log_p in course]).mean(0)  # (n,)
+    unseen = cross_val_predict(regression, pixels, observed, cv=5, method="predict_proba")  # (n, c)
+    trajectory = training_course(settings, task)
+    losses = -trajectory[-1].gather(1, observed[:, None])[:, 0]  # (n,)
+    margins = torch.stack([detectors.margin(log_p, observed) for log_p in trajectory]).mean(
+        0
+    )  # (n,)
     return {
-        "confident_learning": detectors.confident_learning(torch.from_numpy(unseen), given),
-        "small_loss": detectors.small_loss(losses, given),
-        "mean_margin": detectors.mean_margin(margins, given),
-        "knn_voting": detectors.knn_voting(pixels, given),
+        "confident_learning": detectors.confident_learning(torch.from_numpy(unseen), observed),
+        "small_loss": detectors.small_loss(losses, observed),
+        "mean_margin": detectors.mean_margin(margins, observed),
+        "knn_voting": detectors.knn_voting(pixels, observed),
     }
 
 
@@ -84,11 +86,11 @@ def main() -> None:
     parser.add_argument("--fm-mini", action="store_true", help="Fashion-MNIST instead of digits")
     args = parser.parse_args()
 
-    given = fm_mini.conditions() if args.fm_mini else {}
+    observed = fm_mini.conditions() if args.fm_mini else {}
     preset = None if args.fm_mini else "digits"
-    settings = resolve(preset, {**given, "method": "ce", "seed": args.seed})
+    settings = resolve(preset, {**observed, "method": "ce", "seed": args.seed})
     task = prepare(settings)
-    wrong = (task.given != task.truth).numpy()
+    wrong = (task.observed != task.truth).numpy()
     lines = ["| detector | AUROC for wrong labels | average precision |", "| --- | --- | --- |"]
     for name, quality in qualities(settings, task).items():
         doubt = 1 - quality.double().numpy()

@@ -40,10 +40,10 @@ def conditions(
 
 def settings_for(args: argparse.Namespace, seed: int) -> Settings:
     """The conditions with a method and a seed."""
-    given = conditions(args.data, args.labels, args.limit, args.epochs)
+    observed = conditions(args.data, args.labels, args.limit, args.epochs)
     own = {"variant": args.variant, "warmup": 3, "ramp": 5} if args.method == "colafier" else {}
     return resolve(
-        None, {**given, "method": args.method, "seed": seed}, {**own, **read_pairs(args.set)}
+        None, {**observed, "method": args.method, "seed": seed}, {**own, **read_pairs(args.set)}
     )
 
 

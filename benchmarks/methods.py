@@ -37,18 +37,18 @@ SHOWN = {
 
 def settings_for(method: str, seed: int, args: argparse.Namespace) -> Settings:
     """The same conditions for all, apart from the method's own settings."""
-    given = {"method": method, "seed": seed}
+    observed = {"method": method, "seed": seed}
     if args.lr_floor is not None:
-        given["lr_floor"] = args.lr_floor
+        observed["lr_floor"] = args.lr_floor
     if args.features:
         data, human = args.features
         images = {"source": "cifar10", "data": data, "limit": 10_000}
         how = {"noise": f"cifar10n:worst:{human}", "net": "mlp", "epochs": 15}
-        return resolve(None, {**images, **how, **given})
+        return resolve(None, {**images, **how, **observed})
     if not args.fm_mini:
-        return resolve("digits", given)
+        return resolve("digits", observed)
     own = {"warmup": 3, "ramp": 5} if method == "colafier" else {}
-    return resolve(None, {**fm_mini.conditions(), **given}, own)
+    return resolve(None, {**fm_mini.conditions(), **observed}, own)
 
 
 def task_of(settings: Settings, args: argparse.Namespace) -> Task:

@@ -36,7 +36,7 @@ from colafier.nets.normalize import Normalize
 from colafier.training import records
 from colafier.workflows.settings import read_pairs
 
-STRICT = 0.95  # also shown: how often relabels are right with `--precision 0.95`
+STRICT = 0.95  # also shown: how often relabels are right with `--min-confidence 0.95`
 KNOWN = ("aggregate", "random1", "random2", "random3", "worst")
 
 
@@ -57,73 +57,77 @@ def labels_of(name: str, source: Source, human: str, seed: int) -> Tensor:
 
 
 def figures(
-    truth: Tensor, given: Tensor, quality: Tensor, issue: Tensor, labels: Tensor | None
+    truth: Tensor, observed: Tensor, quality: Tensor, issue: Tensor, labels: Tensor | None
 ) -> dict[str, Any]:
     """Scores of one tool; the truth comes in here for the first time."""
-    wrong = (given != truth).numpy()
+    wrong = (observed != truth).numpy()
     found = {
         "ap": average_precision_score(wrong, -quality.numpy()) if wrong.any() else None,
         "f1": f1_score(wrong, issue.numpy(), zero_division=0.0),
         "flagged": float(issue.float().mean()),
     }
     if labels is not None:
-        changed = labels != given
+        changed = labels != observed
         right = labels == truth
         found |= {
             "labels_right": float(right.float().mean()),
             "changed": float(changed.float().mean()),
             "fixed": int((changed & right).sum()),
-            "broken": int((changed & (given == truth)).sum()),
+            "broken": int((changed & (observed == truth)).sum()),
             "relabel_precision": float(right[changed].float().mean()) if changed.any() else None,
         }
     return found
 
 
-def ours(x: Tensor, test_x: Tensor, given: Tensor, source: Source, **chosen: Any) -> dict[str, Any]:
+def ours(
+    x: Tensor, test_x: Tensor, observed: Tensor, source: Source, **chosen: Any
+) -> dict[str, Any]:
     """`colafier purify` from the features on."""
     begin = time.perf_counter()
     how = pipeline.recipe(tuple(x.shape[1:]), len(x), **chosen)
-    judged = pipeline.judge(x, given, source.num_classes, how)
+    judged = pipeline.judge(x, observed, source.num_classes, how)
     seconds = time.perf_counter() - begin
     decided, found = judged.decided, judged.found
     p = inference.predict(judged.classifier, test_x, judged.normalize)
-    wrong = given != source.labels
+    wrong = observed != source.labels
     review = found.quality.argsort()[:2000]
-    strict = decide(found, found.plausible, given, precision=STRICT).labels
-    moved = strict != given
+    strict = decide(found, found.plausible, observed, min_confidence=STRICT).labels
+    moved = strict != observed
     right = (strict == source.labels)[moved]
     return {
-        **figures(source.labels, given, found.quality, decided.issue, decided.labels),
-        **decided.expected(given, found.quality),
+        **figures(source.labels, observed, found.quality, decided.issue, decided.labels),
+        **decided.expected(observed, found.quality),
         "strict_relabels": int(moved.sum()),
         "strict_precision": float(right.float().mean()) if moved.any() else None,
         "rate": found.rate,
         "interval": found.interval,
-        "lean": found.model.lean,
+        "lean": found.model.feature_weight,
         "wrong_in_first_2000": float(wrong[review].float().mean()),
         "test_accuracy": float((p.argmax(1) == source.test_labels).float().mean()),
         "seconds": seconds,
     }
 
 
-def cleanlab_probe(x: Tensor, given: Tensor, source: Source) -> dict[str, Any]:
+def cleanlab_probe(x: Tensor, observed: Tensor, source: Source) -> dict[str, Any]:
     """Cleanlab's default filter on 5-fold linear probes of the same features."""
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
 
     scaled = StandardScaler().fit_transform(x.numpy())
     probe = LogisticRegression(max_iter=100, C=0.01)
-    p = cross_val_predict(probe, scaled, given.numpy(), cv=5, method="predict_proba")
+    p = cross_val_predict(probe, scaled, observed.numpy(), cv=5, method="predict_proba")
     begin = time.perf_counter()
-    issue = find_label_issues(given.numpy(), p)
-    quality = get_label_quality_scores(given.numpy(), p)
+    issue = find_label_issues(observed.numpy(), p)
+    quality = get_label_quality_scores(observed.numpy(), p)
     scores = figures(
-        source.labels, given, torch.from_numpy(np.array(quality)), torch.from_numpy(issue), None
+        source.labels, observed, torch.from_numpy(np.array(quality)), torch.from_numpy(issue), None
     )
     return {**scores, "rate": scores["flagged"], "seconds": time.perf_counter() - begin}
 
 
-def gce_em(x: Tensor, test_x: Tensor, given: Tensor, source: Source, seed: int) -> dict[str, Any]:
+def gce_em(
+    x: Tensor, test_x: Tensor, observed: Tensor, source: Source, seed: int
+) -> dict[str, Any]:
     """A linear probe with the generalized cross entropy, then a transition matrix by EM."""
     begin = time.perf_counter()
     torch.manual_seed(seed)
@@ -133,14 +137,14 @@ def gce_em(x: Tensor, test_x: Tensor, given: Tensor, source: Source, seed: int) 
     for epoch in range(10):
         optimizer.param_groups[0]["lr"] = 1e-3 * (1 - epoch / 10)
         for rows in torch.randperm(len(x)).split(512):
-            loss = gce(net(normalize(x[rows])), given[rows]).mean()
+            loss = gce(net(normalize(x[rows])), observed[rows]).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
     p = inference.predict(net, x, normalize)
-    believed = soft_labels(p.double(), given)
-    quality = believed.gather(1, given[:, None])[:, 0]
-    scores = figures(source.labels, given, quality, quality < 0.5, believed.argmax(1))
+    believed = soft_labels(p.double(), observed)
+    quality = believed.gather(1, observed[:, None])[:, 0]
+    scores = figures(source.labels, observed, quality, quality < 0.5, believed.argmax(1))
     test = inference.predict(net, test_x, normalize).argmax(1) == source.test_labels
     return {
         **scores,
@@ -163,22 +167,22 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     chosen = {"seed": args.seed, "hyper": read_pairs(args.set)}
-    if args.witnesses is not None:
-        pipeline.WITNESSES = args.witnesses
+    if args.out_of_fold is not None:
+        pipeline.WITNESSES = args.out_of_fold
 
     source = sources.cifar10(args.data, args.limit)
     x, test_x = features_of(source)
     for name in args.labels:
-        given = labels_of(name, source, args.human, args.seed)
+        observed = labels_of(name, source, args.human, args.seed)
         tools: dict[str, Callable[[], dict[str, Any]]] = {
-            "colafier": lambda y=given: ours(x, test_x, y, source, **chosen),
-            "gce_em": lambda y=given: gce_em(x, test_x, y, source, args.seed),
-            "cleanlab": lambda y=given: cleanlab_probe(x, y, source),
+            "colafier": lambda y=observed: ours(x, test_x, y, source, **chosen),
+            "gce_em": lambda y=observed: gce_em(x, test_x, y, source, args.seed),
+            "cleanlab": lambda y=observed: cleanlab_probe(x, y, source),
         }
         line: dict[str, Any] = {
             "benchmark": "purify",
             "labels": name,
-            "true_rate": float((given != source.labels).float().mean()),
+            "true_rate": float((observed != source.labels).float().mean()),
         }
         line |= {tool: tools[tool]() for tool in args.tools}
         line["peak_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

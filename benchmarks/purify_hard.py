@@ -1,7 +1,7 @@
 """Two hard cases for purify, on CIFAR-10 and the features of `benchmarks/purify.py`.
 
 Imbalance: the largest class has 50 times the rows of the smallest, 20 % symmetric noise. No
-class may vanish, and rare classes must not lose recall against the given labels.
+class may vanish, and rare classes must not lose recall against the observed labels.
 Nowhere: two classes are hidden under random labels of the other eight; do they stand out?
 
     python benchmarks/purify_hard.py --data cifar-10-batches-py
@@ -24,38 +24,38 @@ RARE = 3  # classes
 
 
 def imbalance(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
-    """Recall of each class by the given labels and by the purified ones."""
+    """Recall of each class by the observed labels and by the purified ones."""
     generator = torch.Generator().manual_seed(seed)
     sizes = (5000 * 50 ** (-torch.arange(10) / 9)).long()  # 5000 ... 100
     rows = torch.cat([(truth == c).nonzero()[: sizes[c], 0] for c in range(10)])
     x, truth = x[rows], truth[rows]
     noisy = torch.rand(len(truth), generator=generator) < 0.2
     other = (truth + torch.randint(1, 10, truth.shape, generator=generator)) % 10
-    given = torch.where(noisy, other, truth)
-    judged = pipeline.judge(x, given, 10, pipeline.recipe((x.shape[1],), len(x), seed=seed))
+    observed = torch.where(noisy, other, truth)
+    judged = pipeline.judge(x, observed, 10, pipeline.recipe((x.shape[1],), len(x), seed=seed))
     labels = judged.decided.labels
     recall = [
         [float((found[truth == c] == c).float().mean()) for c in range(10)]
-        for found in (given, labels)
+        for found in (observed, labels)
     ]
     return {
         "rows": len(rows),
-        "true_rate": float((given != truth).float().mean()),
+        "true_rate": float((observed != truth).float().mean()),
         "rate": judged.found.rate,
-        "labels_right": [float((found == truth).float().mean()) for found in (given, labels)],
+        "labels_right": [float((found == truth).float().mean()) for found in (observed, labels)],
         "recall_given": recall[0],
         "recall_purified": recall[1],
         "recall_rare": [sum(r[-RARE:]) / RARE for r in recall],
     }
 
 
-def nowhere(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
+def outlier(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
     """How well rows of no class are told from the others."""
     generator = torch.Generator().manual_seed(seed)
     hidden = truth >= 8
-    given = torch.where(hidden, torch.randint(8, truth.shape, generator=generator), truth)
-    judged = pipeline.judge(x, given, 8, pipeline.recipe((x.shape[1],), len(x), seed=seed))
-    said = torch.from_numpy(judged.decided.reason == "nowhere")
+    observed = torch.where(hidden, torch.randint(8, truth.shape, generator=generator), truth)
+    judged = pipeline.judge(x, observed, 8, pipeline.recipe((x.shape[1],), len(x), seed=seed))
+    said = torch.from_numpy(judged.decided.reason == "outlier")
     return {
         "auroc_nowhere": roc_auc_score(hidden, 1 - judged.found.plausible.max(1).values),
         "auroc_quality": roc_auc_score(hidden, -judged.found.quality),
@@ -75,7 +75,7 @@ def main() -> None:
     line = {
         "benchmark": "purify_hard",
         "imbalance": imbalance(x, source.labels, args.seed),
-        "nowhere": nowhere(x, source.labels, args.seed),
+        "outlier": outlier(x, source.labels, args.seed),
     }
     sys.stdout.write(records.to_json(line) + "\n")
 

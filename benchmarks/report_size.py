@@ -36,28 +36,28 @@ def made_up(n: int) -> tuple[evidence.Known, pd.DataFrame]:
     random = np.random.default_rng(0)
     truth = torch.from_numpy(random.integers(0, 10, n))
     drawn = torch.from_numpy(random.integers(0, 10, n))
-    given = torch.where(torch.from_numpy(random.random(n) < 0.1), drawn, truth)
+    observed = torch.where(torch.from_numpy(random.random(n) < 0.1), drawn, truth)
     x = torch.randn(10, FEATURES)[truth] + torch.randn(n, FEATURES)
-    quality = np.where(given == truth, random.beta(30, 1, n), random.beta(1, 9, n))
+    quality = np.where(observed == truth, random.beta(30, 1, n), random.beta(1, 9, n))
     names = np.array(CLASSES)
     moved = quality < 0.5
     lines = pd.DataFrame(
         {
             "row": range(n),
-            "name": [f"{CLASSES[g]}/photo_{i:06d}.jpg" for i, g in enumerate(given.tolist())],
-            "given_label": names[given],
+            "name": [f"{CLASSES[g]}/photo_{i:06d}.jpg" for i, g in enumerate(observed.tolist())],
+            "original_label": names[observed],
             "suggested_label": names[truth],
             "confidence": 1 - quality,
             "label_quality": quality,
             "action": np.where(moved, "relabel", "keep"),
-            "label": np.where(moved, names[truth], names[given]),
+            "label": np.where(moved, names[truth], names[observed]),
             "reason": np.where(moved, "wrong", ""),
             "lid": random.gamma(3, 2, n),
         }
     )
     scale = Normalize(torch.zeros(FEATURES), torch.ones(FEATURES))
     net = nn.Linear(FEATURES, 10)
-    known = evidence.Known(CLASSES, range(n), x, given, truth, net, scale)
+    known = evidence.Known(CLASSES, range(n), x, observed, truth, net, scale)
     return known, lines
 
 
@@ -85,14 +85,14 @@ def measure(n: int, out: Path) -> dict[str, Any]:
     pictures = np.random.default_rng(0).integers(0, 256, (n, 3, SIDE, SIDE), dtype=np.uint8)
     lines.to_csv(out / page.LABELS, index=False, float_format="%.6g")
     start = time.perf_counter()
-    snippets = of_arrays(pictures, lines["given_label"].tolist())
+    snippets = of_arrays(pictures, lines["original_label"].tolist())
     evidence.write(out, evidence.gather(known, evidence.doubtful(lines), snippets))
     gathered = time.perf_counter() - start
     wrong = float(1 - lines["label_quality"].mean())
     summary = {
-        "fingerprint": "made up", "rows": n, "labelled": n, "classes": 10, "relabeled": 0,
+        "fingerprint": "made up", "rows": n, "labeled": n, "classes": 10, "relabeled": 0,
         "estimated_noise_rate": wrong, "estimated_noise_interval": [wrong, wrong],
-        "estimated_wrong_labels": round(wrong * n), "accuracy_on_unseen_given_labels": None,
+        "estimated_wrong_labels": round(wrong * n), "accuracy_on_unseen_original_labels": None,
     }  # fmt: skip
     start = time.perf_counter()
     path = page.write(out, summary)

@@ -1,6 +1,6 @@
 """Time of one training step: each variant beside the same step done the plain way, in one run.
 
-The plain way sends both views through LID-dis once for each kind of label (given, wrong, guess),
+The plain way sends both views through LID-dis once for each kind of label (given, wrong, prediction),
 mixes every view, and keeps images in the default memory layout, as the authors' code does.
 Rounds alternate between the ways, so that a busy machine slows all of them alike.
 
@@ -18,7 +18,7 @@ import torch
 
 from colafier.benchmark_data.sources import fashion_mnist
 from colafier.core import losses
-from colafier.core.functional import draw_wrong
+from colafier.core.functional import draw_other
 from colafier.core.mixing import mix, mixed_labels
 from colafier.methods.colafier import CoLafier
 from colafier.methods.contract import Batch, Pass
@@ -26,14 +26,14 @@ from colafier.nets import net_factory
 from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
 from colafier.training.optimizers import OptimizerSettings
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 DATA = "/usr/share/datasets/fashion-mnist"  # where Debian's package puts it
 EPOCH = 6  # after warm-up
 CLASSES = 10
 
 
-def our_step(train: Rows, variant: str) -> Callable[[Batch], None]:
+def our_step(train: TrainingSet, variant: str) -> Callable[[Batch], None]:
     """A step of the method as it is."""
     method = CoLafier(variant=variant, warmup=0, ramp=2)
     method.setup(net_factory("resnet8", train.row_shape, CLASSES), train, 10)
@@ -46,7 +46,7 @@ def our_step(train: Rows, variant: str) -> Callable[[Batch], None]:
     return step
 
 
-def plain_step(train: Rows) -> Callable[[Batch], None]:
+def plain_step(train: TrainingSet) -> Callable[[Batch], None]:
     """The forward and backward passes that the authors' code takes, without its LID and labels."""
     method = CoLafier(variant="authors")
     method.setup(net_factory("resnet8", train.row_shape, CLASSES), train, 10)
@@ -62,7 +62,7 @@ def plain_step(train: Rows) -> Callable[[Batch], None]:
         gen = method.gen(x)
         judged = [
             method.dis.judge(method.dis.encode(x), labels)[1]
-            for labels in (y, draw_wrong(y, CLASSES), gen.argmax(1))
+            for labels in (y, draw_other(y, CLASSES), gen.argmax(1))
         ]
         loss = losses.clean(one, [gen], y) + losses.clean(one, judged[:1], y, judged[1:2])
         for view in batch.views:
@@ -87,7 +87,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.manual_seed(0)
     source = fashion_mnist(args.data, limit=512, pad_to=32)
-    train = Rows(source.x, source.labels, CLASSES, view_names=("weak", "strong"))
+    train = TrainingSet(source.x, source.labels, CLASSES, view_names=("weak", "strong"))
     batch = next(iter(train.batches(Pass(), EPOCH, 0)))
     steps = {name: our_step(train, name) for name in ("adaptive", "authors", "paper")}
     steps["plain"] = plain_step(train)

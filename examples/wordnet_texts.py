@@ -56,7 +56,7 @@ def main() -> None:
     rows = definitions(args.data / "data.noun", args.each, args.seed)
     draw = random.Random(args.seed)
     kinds = sorted({kind for _, kind in rows})
-    given = [
+    observed = [
         draw.choice([k for k in kinds if k != kind]) if draw.random() < args.noise else kind
         for _, kind in rows
     ]
@@ -65,7 +65,7 @@ def main() -> None:
     with source.open("w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file)
         lines.writerow(["definition", "kind"])
-        lines.writerows((text, label) for (text, _), label in zip(rows, given, strict=True))
+        lines.writerows((text, label) for (text, _), label in zip(rows, observed, strict=True))
 
     found = args.out / "purified"
     words = ["purify", str(source), "--text", "definition", "--label", "kind", "-o", str(found)]
@@ -74,11 +74,11 @@ def main() -> None:
     with (found / "labels.csv").open(newline="", encoding="utf-8") as file:
         table = list(csv.DictReader(file))
     truth = [kind for _, kind in rows]
-    wrong = [g != t for g, t in zip(given, truth, strict=True)]
+    wrong = [g != t for g, t in zip(observed, truth, strict=True)]
     labels = [line["label"] for line in table]
     doubt = [-float(line["label_quality"]) for line in table]
     flagged = [line["is_label_issue"] == "True" for line in table]
-    changed = [(a, g, t) for a, g, t in zip(labels, given, truth, strict=True) if a != g]
+    changed = [(a, g, t) for a, g, t in zip(labels, observed, truth, strict=True) if a != g]
     figures = {
         "rows": len(rows),
         "classes": len(kinds),
@@ -86,7 +86,8 @@ def main() -> None:
         "estimated_rate": json.loads((found / "summary.json").read_text())["estimated_noise_rate"],
         "average_precision": average_precision_score(wrong, doubt),
         "f1": f1_score(wrong, flagged),
-        "labels_right_before": sum(g == t for g, t in zip(given, truth, strict=True)) / len(rows),
+        "labels_right_before": sum(g == t for g, t in zip(observed, truth, strict=True))
+        / len(rows),
         "labels_right_after": sum(a == t for a, t in zip(labels, truth, strict=True)) / len(rows),
         "fixed": sum(a == t for a, _, t in changed),
         "broken": sum(g == t for _, g, t in changed),

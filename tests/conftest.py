@@ -43,6 +43,6 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     from colafier.audit import out_of_fold
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(out_of_fold, "FEWEST_STEPS", 20)
+        patch.setattr(out_of_fold, "MIN_STEPS", 20)
         patch.setenv("COLAFIER_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield

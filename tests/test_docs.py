@@ -23,7 +23,7 @@ from colafier.core import safeguards
 from colafier.core.config import CHOICE_NAMES, VARIANTS
 from colafier.nets import net_factory
 from colafier.training.trainer import fit
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 from colafier.workflows.experiment import FILES
 from colafier.workflows.settings import Settings, read_pairs
 
@@ -108,20 +108,20 @@ def test_quickstart_snippet_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_example_method_works(clouds: Source) -> None:
-    given = {"net": "linear", "epochs": 5, "noise": "pair:0.25", "lr": 0.01, "batch_size": 32}
-    settings = resolve(given={**given, "method": "bootstrap"}, hyper={"given_weight": 0.7})
+    observed = {"net": "linear", "epochs": 5, "noise": "pair:0.25", "lr": 0.01, "batch_size": 32}
+    settings = resolve(overrides={**observed, "method": "bootstrap"}, hyper={"observed_weight": 0.7})
     result = run(settings, clouds, progress=False)
-    assert result.record["config"]["hyper"] == {"given_weight": 0.7}
+    assert result.record["config"]["hyper"] == {"observed_weight": 0.7}
     assert result.record["labels_right_after"] > 0.95 > result.record["labels_right_before"]
     assert result.history.epochs[-1]["loss_auroc"] > 0.95
-    assert {"given", "guess", "label_accuracy"} <= result.history.epochs[-1].keys()
+    assert {"observed", "prediction", "label_accuracy"} <= result.history.epochs[-1].keys()
 
 
 def test_example_of_passes_works(clouds: Source) -> None:
     names = dict(vars(importlib.import_module("colafier.methods.bootstrap")))
     exec(compile(SECOND, "add-a-method.md", "exec"), names)
     method = names["SmallLossHalf"]()
-    rows = Rows(clouds.x, clouds.labels, 2, view_names=method.views, batch_size=32)
+    rows = TrainingSet(clouds.x, clouds.labels, 2, view_names=method.views, batch_size=32)
     make_net = net_factory("linear", rows.row_shape, 2)
     assert len(fit(method, rows, make_net, epochs=4, progress=False).epochs) == 4
     first, later = (next(method.passes(epoch, rows)).rows for epoch in (1, 2))
@@ -153,8 +153,8 @@ def test_colafier_commands_are_understood(words: list[str]) -> None:
     if name == "noise":
         chosen["noise"] = chosen["spec"]
     known = {field.name for field in fields(Settings)}
-    given = {key: value for key, value in chosen.items() if key in known}
-    settings = resolve(chosen.get("preset"), given, read_pairs(chosen.get("set_", [])))
+    observed = {key: value for key, value in chosen.items() if key in known}
+    settings = resolve(chosen.get("preset"), observed, read_pairs(chosen.get("set_", [])))
     Noise.parse(settings.noise)
     methods.build(settings.method, **settings.hyper)
 
@@ -203,7 +203,7 @@ def _written(value: object) -> str:
 def test_constants_of_the_gate_are_those_of_the_code() -> None:
     text = (DOCS / "how-it-works.md").read_text()
     table = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|", text, re.MULTILINE))
-    assert list(table) == ["TO_MOVE", "TO_STAY", "FEWEST_ROWS"]
+    assert list(table) == ["TO_MOVE", "TO_STAY", "MIN_ROWS"]
     assert {name: str(getattr(safeguards, name)) for name in table} == table
 
 

@@ -30,21 +30,21 @@ TINY: dict[str, Any] = {"method": "ce", "net": "linear", "epochs": 1, "random_st
 
 
 class Noisy(NamedTuple):
-    """Rows whose given labels are partly wrong."""
+    """Rows whose observed labels are partly wrong."""
 
     x: Array
     truth: Array
-    given: Array
+    observed: Array
 
     @property
     def wrong(self) -> Array:
-        return np.asarray(self.truth != self.given)
+        return np.asarray(self.truth != self.observed)
 
 
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The witnesses have no setting for it."""
-    monkeypatch.setattr(out_of_fold, "FEWEST_STEPS", 40)
+    monkeypatch.setattr(out_of_fold, "MIN_STEPS", 40)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def digits() -> Noisy:
 @pytest.fixture(scope="module")
 def fitted(digits: Noisy) -> ColafierClassifier:
     """With default settings."""
-    return ColafierClassifier(random_state=0).fit(digits.x, digits.given)
+    return ColafierClassifier(random_state=0).fit(digits.x, digits.observed)
 
 
 @pytest.fixture
@@ -69,9 +69,9 @@ def clouds() -> Noisy:
     x = np.random.default_rng(0).normal(size=(80, 5)).astype(np.float32)
     x[40:] += 6
     truth = np.repeat(["cat", "dog"], 40)
-    given = truth.copy()
-    given[::10] = np.where(truth[::10] == "cat", "dog", "cat")
-    return Noisy(x, truth, given)
+    observed = truth.copy()
+    observed[::10] = np.where(truth[::10] == "cat", "dog", "cat")
+    return Noisy(x, truth, observed)
 
 
 @pytest.fixture
@@ -99,10 +99,10 @@ def test_wrong_labels_are_found(fitted: ColafierClassifier, digits: Noisy) -> No
     assert 0 < low < fitted.noise_rate_ < high < 1
 
 
-def test_labels_and_predictions_are_better_than_what_was_given(
+def test_labels_and_predictions_are_better_than_what_was_observed(
     fitted: ColafierClassifier, digits: Noisy
 ) -> None:
-    before = (digits.given == digits.truth).mean()
+    before = (digits.observed == digits.truth).mean()
     assert (fitted.labels_ == digits.truth).mean() > before + 0.1
     assert fitted.score(digits.x, digits.truth) > before + 0.1
 
@@ -110,12 +110,12 @@ def test_labels_and_predictions_are_better_than_what_was_given(
 def test_table_is_that_of_the_rows(fitted: ColafierClassifier, digits: Noisy) -> None:
     table = fitted.issues_
     assert tuple(table.columns) == COLUMNS
-    np.testing.assert_array_equal(table["given_label"], digits.given)
+    np.testing.assert_array_equal(table["original_label"], digits.observed)
     np.testing.assert_array_equal(table["label"], fitted.labels_)
     np.testing.assert_array_equal(table["predicted_label"], fitted.predict(digits.x))
-    moved = fitted.labels_ != digits.given
+    moved = fitted.labels_ != digits.observed
     np.testing.assert_array_equal(table["action"] == "relabel", moved)
-    assert fitted.labels_.dtype == digits.given.dtype
+    assert fitted.labels_.dtype == digits.observed.dtype
     assert len(fitted.history_) == fitted.history_[-1]["epoch"] + 1
 
 
@@ -128,13 +128,13 @@ def test_pickled_it_predicts_the_same(fitted: ColafierClassifier, digits: Noisy)
 
 @pytest.mark.usefixtures("few_steps")
 def test_same_seed_same_result(clouds: Noisy) -> None:
-    first = ColafierClassifier(**QUICK).fit(clouds.x, clouds.given)
+    first = ColafierClassifier(**QUICK).fit(clouds.x, clouds.observed)
     torch.manual_seed(7)
     state = torch.get_rng_state()
-    second = clone(first).fit(clouds.x, clouds.given)
+    second = clone(first).fit(clouds.x, clouds.observed)
     assert torch.equal(torch.get_rng_state(), state)  # the user's generator is left alone
     pd.testing.assert_frame_equal(first.issues_, second.issues_)
-    other = clone(first).set_params(random_state=1).fit(clouds.x, clouds.given)
+    other = clone(first).set_params(random_state=1).fit(clouds.x, clouds.observed)
     assert not np.array_equal(other.predict_proba(clouds.x), first.predict_proba(clouds.x))
 
 
@@ -148,19 +148,19 @@ def test_in_a_pipeline_and_in_cross_validation(clouds: Noisy) -> None:
 @pytest.mark.parametrize("method", available())
 @pytest.mark.usefixtures("few_steps")
 def test_every_method(method: str, clouds: Noisy) -> None:
-    model = NoisyLabelClassifier(method=method, **QUICK).fit(clouds.x, clouds.given)
+    model = NoisyLabelClassifier(method=method, **QUICK).fit(clouds.x, clouds.observed)
     assert set(model.labels_) <= set(clouds.truth)
     assert model.predict_proba(clouds.x).shape == (80, 2)
 
 
 @pytest.mark.usefixtures("few_steps")
 def test_variant_is_that_of_the_method(clouds: Noisy) -> None:
-    paper = ColafierClassifier(variant="paper", **QUICK).fit(clouds.x, clouds.given)
+    paper = ColafierClassifier(variant="paper", **QUICK).fit(clouds.x, clouds.observed)
     hyper = {"variant": "paper"}
-    same = NoisyLabelClassifier(hyper=hyper, **QUICK).fit(clouds.x, clouds.given)
+    same = NoisyLabelClassifier(hyper=hyper, **QUICK).fit(clouds.x, clouds.observed)
     pd.testing.assert_frame_equal(paper.issues_, same.issues_)
     with pytest.raises(ValueError, match="variant"):
-        ColafierClassifier(variant="mine").fit(clouds.x, clouds.given)
+        ColafierClassifier(variant="mine").fit(clouds.x, clouds.observed)
 
 
 @pytest.mark.parametrize(
@@ -168,16 +168,16 @@ def test_variant_is_that_of_the_method(clouds: Noisy) -> None:
 )
 @pytest.mark.usefixtures("few_steps")
 def test_rows_without_a_label(missing: Any, dtype: Any, clouds: Noisy) -> None:
-    given = clouds.given.astype(dtype)
-    given[:5] = missing
-    model = ColafierClassifier(missing_label=missing, **QUICK).fit(clouds.x, given)
+    observed = clouds.observed.astype(dtype)
+    observed[:5] = missing
+    model = ColafierClassifier(missing_label=missing, **QUICK).fit(clouds.x, observed)
     assert list(model.classes_) == ["cat", "dog"]
     assert all(label is missing or label == missing for label in model.labels_[:5])
     np.testing.assert_array_equal(np.isnan(model.label_quality_), np.arange(80) < 5)
     assert model.issues_["lid"][:5].isna().all()  # never trained on
     assert not model.issues_["is_label_issue"][:5].any()
     assert set(model.issues_["predicted_label"][:5]) == {"cat"}
-    assert model.issues_["given_label"][:5].isna().all()
+    assert model.issues_["original_label"][:5].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -193,23 +193,23 @@ def test_rows_without_a_label(missing: Any, dtype: Any, clouds: Noisy) -> None:
 def test_missing_among_labels_of_any_type(y: Any, missing: Any, classes: list[Any]) -> None:
     found = Labels.of(y, missing)
     assert found.classes.tolist() == classes
-    assert found.given.tolist() == [0, 1, -1]
+    assert found.original.tolist() == [0, 1, -1]
     written = found.written(torch.tensor([1, 1, -1])).tolist()
     assert written[:2] == [classes[1]] * 2
     assert written[2] == -1 if missing == -1 else pd.isna(written[2])
 
 
 def test_nothing_is_missing_that_is_not_said_to_be() -> None:
-    assert Labels.of(["a", "b", ""], -1).given.tolist() == [1, 2, 0]
-    assert Labels.of([0, 1, -1]).given.tolist() == [1, 2, 0]
+    assert Labels.of(["a", "b", ""], -1).original.tolist() == [1, 2, 0]
+    assert Labels.of([0, 1, -1]).original.tolist() == [1, 2, 0]
 
 
 @pytest.mark.usefixtures("few_steps")
 def test_trusted_rows_are_never_changed(clouds: Noisy) -> None:
-    free = ColafierClassifier(**QUICK).fit(clouds.x, clouds.given)
-    assert (free.labels_[clouds.wrong] != clouds.given[clouds.wrong]).all()
-    model = clone(free).fit(clouds.x, clouds.given, trusted=clouds.wrong)
-    np.testing.assert_array_equal(model.labels_, clouds.given)
+    free = ColafierClassifier(**QUICK).fit(clouds.x, clouds.observed)
+    assert (free.labels_[clouds.wrong] != clouds.observed[clouds.wrong]).all()
+    model = clone(free).fit(clouds.x, clouds.observed, trusted=clouds.wrong)
+    np.testing.assert_array_equal(model.labels_, clouds.observed)
     assert (model.label_quality_[clouds.wrong] == 1).all()
     assert set(model.issues_["action"][clouds.wrong]) == {"keep"}
 
@@ -218,14 +218,14 @@ def test_trusted_rows_are_never_changed(clouds: Noisy) -> None:
 def test_equal_rows_with_different_labels(clouds: Noisy) -> None:
     x = clouds.x.copy()
     x[1], x[3] = x[0], x[2]  # row 0 is labeled otherwise than row 1, rows 2 and 3 are alike
-    model = ColafierClassifier(**QUICK).fit(x, clouds.given)
+    model = ColafierClassifier(**QUICK).fit(x, clouds.observed)
     assert (model.issues_["reason"] == "duplicate").to_numpy().nonzero()[0].tolist() == [0, 1]
 
 
 @pytest.mark.usefixtures("few_steps")
 def test_frames_keep_names_and_index(clouds: Noisy) -> None:
     frame = pd.DataFrame(clouds.x, columns=list("abcde"), index=range(100, 180))
-    model = NoisyLabelClassifier(**TINY).fit(frame, clouds.given)
+    model = NoisyLabelClassifier(**TINY).fit(frame, clouds.observed)
     assert list(model.feature_names_in_) == list("abcde")
     assert list(model.issues_.index) == list(frame.index)
     assert len(model.issues_[frame["a"] > 3]) == (clouds.x[:, 0] > 3).sum()
@@ -235,9 +235,9 @@ def test_frames_keep_names_and_index(clouds: Noisy) -> None:
 
 @pytest.mark.usefixtures("few_steps")
 def test_a_class_of_one_row(clouds: Noisy) -> None:
-    given = clouds.given.astype(object)
-    given[0] = "bird"
-    model = ColafierClassifier(**QUICK).fit(clouds.x, given)
+    observed = clouds.observed.astype(object)
+    observed[0] = "bird"
+    model = ColafierClassifier(**QUICK).fit(clouds.x, observed)
     assert list(model.classes_) == ["bird", "cat", "dog"]
     assert len(model.labels_) == 80
 
@@ -262,10 +262,10 @@ def test_colafier_learns_from_images() -> None:
     rng = np.random.default_rng(0)
     truth = np.arange(120) % 2
     x = rng.integers(0, 100, (120, 8, 8)) + 120 * truth[:, None, None]
-    given = np.where(np.arange(120) < 6, 1 - truth, truth)
-    model = ColafierClassifier(epochs=4, batch_size=24, random_state=0).fit(x, given)
-    assert average_precision_score(given != truth, 1 - model.label_quality_) > 0.9
-    assert (model.labels_ == truth).mean() >= (given == truth).mean()
+    observed = np.where(np.arange(120) < 6, 1 - truth, truth)
+    model = ColafierClassifier(epochs=4, batch_size=24, random_state=0).fit(x, observed)
+    assert average_precision_score(observed != truth, 1 - model.label_quality_) > 0.9
+    assert (model.labels_ == truth).mean() >= (observed == truth).mean()
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_dark_images_are_said_to_be(photos: Array) -> None:
 )
 def test_bad_input_is_refused(change: dict[str, Any], said: str, clouds: Noisy) -> None:
     with pytest.raises(ValueError, match=said):
-        NoisyLabelClassifier(**TINY).fit(**{"X": clouds.x, "y": clouds.given, **change})
+        NoisyLabelClassifier(**TINY).fit(**{"X": clouds.x, "y": clouds.observed, **change})
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_bad_input_is_refused(change: dict[str, Any], said: str, clouds: Noisy) 
     [
         ({"method": "magic"}, "no method"),
         ({"hyper": {"nonsense": 1}}, "nonsense"),
-        ({"precision": 1.2}, "precision"),
+        ({"min_confidence": 1.2}, "min_confidence"),
         ({"epochs": 0}, "epoch"),
         ({"net": "resnet10"}, "needs images"),
     ],
@@ -353,6 +353,6 @@ def test_bad_input_is_refused(change: dict[str, Any], said: str, clouds: Noisy) 
 def test_bad_settings_are_refused(setting: dict[str, Any], said: str, clouds: Noisy) -> None:
     model = NoisyLabelClassifier(**{**TINY, **setting})
     with pytest.raises(ValueError, match=said):
-        model.fit(clouds.x, clouds.given)
+        model.fit(clouds.x, clouds.observed)
     with pytest.raises(NotFittedError):
         model.predict(clouds.x)

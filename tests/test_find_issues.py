@@ -19,7 +19,7 @@ RANKINGS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy
 
 @pytest.fixture(scope="module")
 def digits() -> tuple[Array, Array, Array]:
-    """Features, given labels, and which of these are wrong: about a fifth."""
+    """Features, observed labels, and which of these are wrong: about a fifth."""
     x, truth = load_digits(return_X_y=True)
     x, truth = x[:1000] / 16, truth[:1000]
     rng = np.random.default_rng(1)
@@ -29,36 +29,36 @@ def digits() -> tuple[Array, Array, Array]:
 
 @pytest.fixture(scope="module")
 def pred_probs(digits: tuple[Array, Array, Array]) -> Array:
-    x, given, _ = digits
+    x, observed, _ = digits
     model = LogisticRegression(max_iter=300)
-    return np.asarray(cross_val_predict(model, x, given, cv=5, method="predict_proba"))
+    return np.asarray(cross_val_predict(model, x, observed, cv=5, method="predict_proba"))
 
 
 def test_from_probabilities(digits: tuple[Array, Array, Array], pred_probs: Array) -> None:
-    _, given, wrong = digits
-    issues = find_label_issues(given, pred_probs)
+    _, observed, wrong = digits
+    issues = find_label_issues(observed, pred_probs)
     assert issues.dtype == bool
-    assert issues.shape == given.shape
+    assert issues.shape == observed.shape
     assert f1_score(wrong, issues) > 0.8
-    half = find_label_issues(given, pred_probs, frac_noise=0.5)
+    half = find_label_issues(observed, pred_probs, frac_noise=0.5)
     assert (half <= issues).all()
     assert half.sum() == pytest.approx(issues.sum() / 2, abs=1)
 
 
 def test_from_features(digits: tuple[Array, Array, Array]) -> None:
-    x, given, wrong = digits
-    assert f1_score(wrong, find_label_issues(given, features=x)) > 0.8
+    x, observed, wrong = digits
+    assert f1_score(wrong, find_label_issues(observed, features=x)) > 0.8
 
 
 def test_texts_as_labels_and_two_classes() -> None:
     x = np.random.default_rng(0).normal(size=(60, 3))
     x[30:] += 5
-    given = np.repeat(["no", "yes"], 30)
-    given[[3, 40]] = ["yes", "no"]
-    assert find_label_issues(given, features=x).nonzero()[0].tolist() == [3, 40]
-    numbers = (given == "yes").astype(int)
+    observed = np.repeat(["no", "yes"], 30)
+    observed[[3, 40]] = ["yes", "no"]
+    assert find_label_issues(observed, features=x).nonzero()[0].tolist() == [3, 40]
+    numbers = (observed == "yes").astype(int)
     np.testing.assert_array_equal(
-        find_label_issues(numbers, None, x), find_label_issues(given, features=x)
+        find_label_issues(numbers, None, x), find_label_issues(observed, features=x)
     )
 
 
@@ -66,11 +66,11 @@ def test_texts_as_labels_and_two_classes() -> None:
 def test_ranked_rows_are_the_issues(
     ranking: Any, digits: tuple[Array, Array, Array], pred_probs: Array
 ) -> None:
-    _, given, _ = digits
-    issues = find_label_issues(given, pred_probs)
-    ranked = find_label_issues(given, pred_probs, return_indices_ranked_by=ranking)
+    _, observed, _ = digits
+    issues = find_label_issues(observed, pred_probs)
+    ranked = find_label_issues(observed, pred_probs, return_indices_ranked_by=ranking)
     assert sorted(ranked) == issues.nonzero()[0].tolist()
-    scores = [slow_score(pred_probs[row], given[row], ranking) for row in ranked]
+    scores = [slow_score(pred_probs[row], observed[row], ranking) for row in ranked]
     assert (np.diff(scores) >= 0).all()
 
 

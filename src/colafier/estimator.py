@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from colafier.audit.label_table import table
-from colafier.audit.pipeline import Judged, Recipe, judge, recipe
-from colafier.audit.policy import PRECISION
+from colafier.audit.pipeline import AuditResult, TrainConfig, judge, recipe
+from colafier.audit.policy import MIN_CONFIDENCE
 from colafier.ingest.arrays import (
     Array,
     Channels,
@@ -48,7 +48,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         batch_size: Rows in one step.
         lr: Learning rate.
         weight_decay: Weight decay.
-        precision: How likely a suggested class must be for a relabel, 0 to 1.
+        min_confidence: How likely a suggested class must be for a relabel, 0 to 1.
         flip: Whether a mirrored image keeps its class.
         channels: `first` or `last`, for images whose shape does not tell.
         missing_label: What stands in y where a row has no label: such a row is predicted, never
@@ -61,7 +61,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         n_features_in_: Numbers in one row.
         feature_names_in_: Names of the columns, if X was a DataFrame with texts as names.
         labels_: Purified labels (n,), written as in y; rows without a label keep what y has.
-        label_quality_: Probability that the given label is right (n,); NaN where there is none.
+        label_quality_: Probability that the observed label is right (n,); NaN where there is none.
         issues_: Table with one line for each row, see `colafier.audit.label_table`; with X's index.
         noise_rate_: Estimated share of wrong labels.
         noise_rate_interval_: Its 95 % interval.
@@ -79,7 +79,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         batch_size: int | None = None,
         lr: float | None = None,
         weight_decay: float | None = None,
-        precision: float = PRECISION,
+        min_confidence: float = MIN_CONFIDENCE,
         flip: bool = True,
         channels: Channels | None = None,
         missing_label: Any = None,
@@ -93,7 +93,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.batch_size = batch_size
         self.lr = lr
         self.weight_decay = weight_decay
-        self.precision = precision
+        self.min_confidence = min_confidence
         self.flip = flip
         self.channels = channels
         self.missing_label = missing_label
@@ -105,7 +105,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
         Args:
             X: Vectors or images, one for each row.
-            y: Given labels (n,), numbers or texts.
+            y: Observed labels (n,), numbers or texts.
             trusted: Mask of rows (n,) whose label a person decided: they are never changed.
         """
         x = self._first_rows(X)
@@ -118,10 +118,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         with torch.random.fork_rng(devices=[]):  # training seeds torch's own generator
             judged = judge(
                 x,
-                labels.given,
+                labels.original,
                 len(labels.classes),
-                self._recipe(tuple(x.shape[1:]), int((labels.given >= 0).sum())),
-                trusted=trusted_mask(trusted, labels.given),
+                self._recipe(tuple(x.shape[1:]), int((labels.original >= 0).sum())),
+                trusted=trusted_mask(trusted, labels.original),
                 groups=same_rows(x),
                 progress=self.verbose,
             )
@@ -148,11 +148,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _chosen_method(self) -> tuple[str, dict[str, Any]]:
         return self.method, dict(self.hyper or {})
 
-    def _recipe(self, row_shape: tuple[int, ...], labelled: int) -> Recipe:
+    def _recipe(self, row_shape: tuple[int, ...], labeled: int) -> TrainConfig:
         method, hyper = self._chosen_method()
         return recipe(
             row_shape,
-            labelled,
+            labeled,
             method=method,
             hyper=hyper,
             net=self.net,
@@ -162,7 +162,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             weight_decay=self.weight_decay,
             flip=self.flip,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            precision=self.precision,
+            min_confidence=self.min_confidence,
         )
 
     def _first_rows(self, X: Any) -> Tensor:
@@ -182,13 +182,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return self._layout.bring(_images(X))
         return as_tensor(validate_data(self, X, dtype=np.float32, reset=False))
 
-    def _keep(self, labels: Labels, judged: Judged, index: pd.Index | None) -> None:
+    def _keep(self, labels: Labels, judged: AuditResult, index: pd.Index | None) -> None:
         found = judged.found
         self.classes_ = labels.classes
         self.labels_ = labels.written(judged.decided.labels)
         self.issues_ = table(
             labels.classes.tolist(),
-            labels.given,
+            labels.original,
             judged.p.argmax(1),
             found.quality,
             judged.decided,
@@ -223,7 +223,7 @@ class ColafierClassifier(NoisyLabelClassifier):
         batch_size: int | None = None,
         lr: float | None = None,
         weight_decay: float | None = None,
-        precision: float = PRECISION,
+        min_confidence: float = MIN_CONFIDENCE,
         flip: bool = True,
         channels: Channels | None = None,
         missing_label: Any = None,
@@ -237,7 +237,7 @@ class ColafierClassifier(NoisyLabelClassifier):
             batch_size=batch_size,
             lr=lr,
             weight_decay=weight_decay,
-            precision=precision,
+            min_confidence=min_confidence,
             flip=flip,
             channels=channels,
             missing_label=missing_label,

@@ -28,11 +28,11 @@ def find_label_issues(
     frac_noise: float = 1.0,
     random_state: Any = 0,
 ) -> Array:
-    """The rows whose given label is probably wrong, as many as are estimated to be.
+    """The rows whose observed label is probably wrong, as many as are estimated to be.
 
     Args:
-        labels: Given labels (n,): 0 to K-1, the columns of `pred_probs`; with features alone, any
-            numbers or texts.
+        labels: Observed labels (n,): 0 to K-1, the columns of `pred_probs`; with features alone,
+            any numbers or texts.
         pred_probs: P(class | row), (n, K), of a classifier that was not taught the row's own label:
             from cross-validation, for example.
         features: Vectors (n, d) of the rows, used if there are no probabilities: small heads are
@@ -53,36 +53,36 @@ def find_label_issues(
             f"not {return_indices_ranked_by!r}"
         )
     if pred_probs is not None:
-        p, given = _checked(pred_probs, labels)
+        p, observed = _checked(pred_probs, labels)
     elif features is not None:
-        p, given = _witnessed(features, labels, random_state)
+        p, observed = _out_of_fold(features, labels, random_state)
     else:
         raise ValueError("give pred_probs, or features to get them from")
-    found = posterior(p, given)
-    every = torch.ones(len(given), dtype=torch.bool)
+    found = posterior(p, observed)
+    every = torch.ones(len(observed), dtype=torch.bool)
     issue = most_doubtful(found.quality, every, found.rate * frac_noise)
     if return_indices_ranked_by is None:
         return issue.numpy()
     rows = issue.nonzero()[:, 0]
-    score = SCORES[return_indices_ranked_by](p[rows], given[rows])  # (m,)
+    score = SCORES[return_indices_ranked_by](p[rows], observed[rows])  # (m,)
     return rows[score.argsort(stable=True)].numpy()
 
 
-def self_confidence(p: Tensor, given: Tensor) -> Tensor:
-    """Probability of the given label (n,)."""
-    return p.gather(1, given[:, None])[:, 0]
+def self_confidence(p: Tensor, observed: Tensor) -> Tensor:
+    """Probability of the observed label (n,)."""
+    return p.gather(1, observed[:, None])[:, 0]
 
 
-def normalized_margin(p: Tensor, given: Tensor) -> Tensor:
-    """How far the given label is ahead of the best other one (n,)."""
-    others = p.scatter(1, given[:, None], -1.0)
-    return self_confidence(p, given) - others.max(1).values
+def normalized_margin(p: Tensor, observed: Tensor) -> Tensor:
+    """How far the observed label is ahead of the best other one (n,)."""
+    others = p.scatter(1, observed[:, None], -1.0)
+    return self_confidence(p, observed) - others.max(1).values
 
 
-def confidence_weighted_entropy(p: Tensor, given: Tensor) -> Tensor:
-    """Entropy over the probability of the given label, negative so that low is bad (n,)."""
+def confidence_weighted_entropy(p: Tensor, observed: Tensor) -> Tensor:
+    """Entropy over the probability of the observed label, negative so that low is bad (n,)."""
     entropy = -(p * p.clamp(min=SMALLEST).log()).sum(1)
-    return -entropy / self_confidence(p, given).clamp(min=SMALLEST)
+    return -entropy / self_confidence(p, observed).clamp(min=SMALLEST)
 
 
 SCORES = {
@@ -96,38 +96,40 @@ def _checked(pred_probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
     """Probabilities (n, K) and labels (n,) that fit them."""
     p = check_array(pred_probs, dtype=np.float64, input_name="pred_probs")
     n, c = p.shape
-    given = np.asarray(labels)
-    if given.ndim != 1:
-        raise ValueError(f"labels must be one dimensional, not of shape {given.shape}")
-    if len(given) != n:
-        raise ValueError(f"pred_probs and labels must have same length, not {n} and {len(given)}")
+    observed = np.asarray(labels)
+    if observed.ndim != 1:
+        raise ValueError(f"labels must be one dimensional, not of shape {observed.shape}")
+    if len(observed) != n:
+        raise ValueError(
+            f"pred_probs and labels must have same length, not {n} and {len(observed)}"
+        )
     if c < 2:
         raise ValueError("pred_probs must have a column for each class, two or more")
     if p.min() < 0 or p.max() > 1 or abs(p.sum(1) - 1).max() > SUM_WITHIN:
         raise ValueError("rows of pred_probs must be probabilities: from 0 to 1, with the sum 1")
-    if given.dtype.kind not in "iu":
+    if observed.dtype.kind not in "iu":
         raise TypeError(
-            f"labels must be whole numbers, the columns of pred_probs, not {given.dtype}"
+            f"labels must be whole numbers, the columns of pred_probs, not {observed.dtype}"
         )
-    if given.min() < 0 or given.max() >= c:
+    if observed.min() < 0 or observed.max() >= c:
         raise ValueError(
             f"labels must be from 0 to {c - 1}, the columns of pred_probs, "
-            f"but are from {given.min()} to {given.max()}"
+            f"but are from {observed.min()} to {observed.max()}"
         )
-    return as_tensor(p), torch.from_numpy(given.astype(np.int64))
+    return as_tensor(p), torch.from_numpy(observed.astype(np.int64))
 
 
-def _witnessed(features: Any, labels: Any, random_state: Any) -> tuple[Tensor, Tensor]:
+def _out_of_fold(features: Any, labels: Any, random_state: Any) -> tuple[Tensor, Tensor]:
     """What heads on the features say of rows they have not seen (n, c), and labels (n,)."""
     x = as_tensor(check_array(features, dtype=np.float32, input_name="features"))
     found = Labels.of(labels)
-    given = found.given
-    if len(given) != len(x):
+    observed = found.original
+    if len(observed) != len(x):
         raise ValueError(
-            f"features and labels must have same length, not {len(x)} and {len(given)}"
+            f"features and labels must have same length, not {len(x)} and {len(observed)}"
         )
-    if (given < 0).any():
+    if (observed < 0).any():
         raise ValueError("each row needs a label; leave out those without")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
-    p = cross_fit(x, given, len(found.classes), Normalize.fit(x), seed=seed)
-    return p.double(), given
+    p = cross_fit(x, observed, len(found.classes), Normalize.fit(x), seed=seed)
+    return p.double(), observed

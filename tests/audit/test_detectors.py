@@ -27,7 +27,7 @@ needs_cleanlab = pytest.mark.skipif(
 N, CLASSES = 60, 4
 G = torch.Generator().manual_seed(0)
 LABELS = torch.randint(CLASSES, (N,), generator=G)
-GIVEN = torch.where(torch.arange(N) % 7 == 3, -1, LABELS)
+OBSERVED = torch.where(torch.arange(N) % 7 == 3, -1, LABELS)
 FEATURES = torch.randn(N, 3, generator=G) + torch.eye(CLASSES, 3)[LABELS]
 LOGITS = 2 * torch.randn(N, CLASSES, generator=G) + torch.eye(CLASSES)[LABELS]
 
@@ -38,8 +38,8 @@ def noisy(truth: Tensor, share: float, num_classes: int) -> Tensor:
     return torch.where(wrong, (truth + 1) % num_classes, truth)
 
 
-def auroc(quality: Tensor, given: Tensor, truth: Tensor) -> float:
-    return float(roc_auc_score((given != truth).numpy(), 1 - quality.numpy()))
+def auroc(quality: Tensor, observed: Tensor, truth: Tensor) -> float:
+    return float(roc_auc_score((observed != truth).numpy(), 1 - quality.numpy()))
 
 
 # confident learning
@@ -50,8 +50,8 @@ def test_confident_learning_prunes_by_its_thresholds() -> None:
     """By hand: class averages of own probability are thresholds; rows above another's are moved."""
     sure, other = [0.9, 0.1], [0.2, 0.8]
     p = torch.tensor([sure] * 8 + [other] * 2 + [other] * 10)
-    given = torch.tensor([0] * 10 + [1] * 10)  # rows 8 and 9 look like the other class
-    quality = confident_learning(p, given)
+    observed = torch.tensor([0] * 10 + [1] * 10)  # rows 8 and 9 look like the other class
+    quality = confident_learning(p, observed)
     assert (quality < 0.5).nonzero()[:, 0].tolist() == [8, 9]
     torch.testing.assert_close(quality[8:10], torch.tensor([0.1, 0.1]))
     torch.testing.assert_close(quality[:8], torch.full((8,), 0.95))
@@ -99,8 +99,8 @@ def test_without_cleanlab_the_error_says_what_to_install(monkeypatch: pytest.Mon
 def test_small_loss_is_the_share_of_rows_with_a_larger_one() -> None:
     losses = torch.randint(6, (N,), generator=torch.Generator().manual_seed(1)).float()
     losses[5] = nan
-    quality = small_loss(losses, GIVEN)
-    rows = [i for i in range(N) if GIVEN[i] >= 0 and i != 5]
+    quality = small_loss(losses, OBSERVED)
+    rows = [i for i in range(N) if OBSERVED[i] >= 0 and i != 5]
     for i in range(N):
         larger = sum(float(losses[j] > losses[i]) for j in rows)
         equal = sum(float(losses[j] == losses[i]) for j in rows)
@@ -118,10 +118,10 @@ def test_small_loss_takes_any_loss() -> None:
 
 
 def test_margins_row_by_row() -> None:
-    for i, (row, label) in enumerate(zip(LOGITS.tolist(), GIVEN.tolist(), strict=True)):
+    for i, (row, label) in enumerate(zip(LOGITS.tolist(), OBSERVED.tolist(), strict=True)):
         others = [value for j, value in enumerate(row) if j != label]
         expected = row[label] - max(others) if label >= 0 else 0.0
-        assert float(margin(LOGITS, GIVEN)[i]) == pytest.approx(expected, abs=1e-6), i
+        assert float(margin(LOGITS, OBSERVED)[i]) == pytest.approx(expected, abs=1e-6), i
 
 
 def test_mean_margin_keeps_the_order_and_has_its_middle_where_two_classes_are_level() -> None:
@@ -137,7 +137,7 @@ def test_mean_margin_keeps_the_order_and_has_its_middle_where_two_classes_are_le
 # neighbors
 
 
-def slow_vote(features: Tensor, given: Tensor, i: int, k: int) -> float:
+def slow_vote(features: Tensor, observed: Tensor, i: int, k: int) -> float:
     """The vote on one row, from the description of SimiFeat."""
 
     def cosine(a: Tensor, b: Tensor) -> float:
@@ -145,14 +145,14 @@ def slow_vote(features: Tensor, given: Tensor, i: int, k: int) -> float:
 
     near = sorted(
         (1 - cosine(features[i], features[j]), j)
-        for j in range(len(given))
-        if j != i and given[j] >= 0
+        for j in range(len(observed))
+        if j != i and observed[j] >= 0
     )[: k - 1]
     itself = 2 * near[0][0] - near[1][0]
     votes = [0.0] * CLASSES
     for distance, j in [(itself, i), *near]:
-        votes[int(given[j])] += min(max(1 - distance, 0.0), 1.0)
-    return votes[int(given[i])] / sqrt(sum(v * v for v in votes))
+        votes[int(observed[j])] += min(max(1 - distance, 0.0), 1.0)
+    return votes[int(observed[i])] / sqrt(sum(v * v for v in votes))
 
 
 @pytest.mark.parametrize("k", [3, 10, 45])
@@ -161,9 +161,9 @@ def test_votes_row_by_row_however_rows_are_cut(
     k: int, numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detectors, "CHUNK_NUMBERS", numbers)
-    quality = knn_voting(FEATURES, GIVEN, k)
+    quality = knn_voting(FEATURES, OBSERVED, k)
     for i in range(N):
-        expected = slow_vote(FEATURES, GIVEN, i, k) if GIVEN[i] >= 0 else 1.0
+        expected = slow_vote(FEATURES, OBSERVED, i, k) if OBSERVED[i] >= 0 else 1.0
         assert float(quality[i]) == pytest.approx(expected, abs=1e-5), i
 
 
@@ -198,8 +198,8 @@ def test_features_without_direction_or_with_broken_values_are_no_evidence() -> N
 
 def test_a_row_alone_among_another_class_is_suspicious() -> None:
     features = torch.randn(30, 8, generator=G).abs()
-    given = torch.tensor([1] + [0] * 29)
-    quality = knn_voting(features, given)
+    observed = torch.tensor([1] + [0] * 29)
+    quality = knn_voting(features, observed)
     assert int(quality.argmin()) == 0
     assert float(quality[0]) < 0.5
 
@@ -218,11 +218,11 @@ Detect = Callable[[Tensor, Tensor], Tensor]
 def of_centers(use: Callable[[Tensor, Tensor], Tensor]) -> Detect:
     """A detector that needs logits gets those of the nearest class means, without the row."""
 
-    def detect(x: Tensor, given: Tensor) -> Tensor:
-        member = torch.nn.functional.one_hot(given, 10).float()  # (n, c)
+    def detect(x: Tensor, observed: Tensor) -> Tensor:
+        member = torch.nn.functional.one_hot(observed, 10).float()  # (n, c)
         total, count = member.T @ x, member.sum(0)[:, None]
         without = (total - member[:, :, None] * x[:, None]) / (count - member[:, :, None])
-        return use(-0.01 * (x[:, None] - without).square().sum(2), given)
+        return use(-0.01 * (x[:, None] - without).square().sum(2), observed)
 
     return detect
 
@@ -250,8 +250,8 @@ def of_centers(use: Callable[[Tensor, Tensor], Tensor]) -> Detect:
 def test_wrong_labels_of_digits_are_found(detect: Detect) -> None:
     data = load_digits()
     x, truth = torch.tensor(data.data[:700]).float(), torch.tensor(data.target[:700])
-    given = noisy(truth, 0.2, 10)
-    assert auroc(detect(x, given), given, truth) > 0.93
+    observed = noisy(truth, 0.2, 10)
+    assert auroc(detect(x, observed), observed, truth) > 0.93
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from colafier.audit.label_table import COLUMNS, table, with_unusable
 from colafier.audit.policy import Decisions
 
-GIVEN = torch.tensor([1, 0, -1, 1])
+ORIGINAL = torch.tensor([1, 0, -1, 1])
 
 
 def decisions() -> Decisions:
@@ -25,13 +25,13 @@ def decisions() -> Decisions:
 def made(classes: list) -> pd.DataFrame:
     quality = torch.tensor([0.9, 0.2, 1.0, 0.4])
     lid = torch.tensor([1.0, 2.0, torch.nan, 3.0])
-    return table(classes, GIVEN, torch.tensor([1, 1, 0, 0]), quality, decisions(), lid)
+    return table(classes, ORIGINAL, torch.tensor([1, 1, 0, 0]), quality, decisions(), lid)
 
 
 def test_columns_and_values() -> None:
     lines = made(["cat", "dog"])
     assert tuple(lines.columns) == COLUMNS
-    assert lines["given_label"].tolist()[:2] == ["dog", "cat"]
+    assert lines["original_label"].tolist()[:2] == ["dog", "cat"]
     assert lines["predicted_label"].tolist() == ["dog", "dog", "cat", "cat"]
     assert lines["suggested_label"].tolist() == ["dog", "dog", "cat", "cat"]
     assert lines["label"].tolist()[:2] == ["dog", "dog"]
@@ -44,13 +44,13 @@ def test_columns_and_values() -> None:
 
 def test_rows_without_a_label_have_no_label_and_no_quality() -> None:
     lines = made(["cat", "dog"])
-    assert lines.loc[2, ["given_label", "label", "label_quality", "lid"]].isna().all()
+    assert lines.loc[2, ["original_label", "label", "label_quality", "lid"]].isna().all()
     assert lines["label_quality"].drop(2).notna().all()
 
 
-def test_label_is_the_given_one_except_for_relabels() -> None:
+def test_label_is_the_original_one_except_for_relabels() -> None:
     lines = made(["cat", "dog"])
-    moved = lines["label"].ne(lines["given_label"]) & lines["given_label"].notna()
+    moved = lines["label"].ne(lines["original_label"]) & lines["original_label"].notna()
     assert moved.tolist() == lines["action"].eq("relabel").tolist()
 
 
@@ -59,16 +59,16 @@ def test_classes_keep_their_type() -> None:
 
 
 def test_unusable_rows_come_out_in_their_places() -> None:
-    given = ["cat", "dog", "cat", "eel", None, "dog", None]
+    original = ["cat", "dog", "cat", "eel", None, "dog", None]
     rows, problems = [1, 2, 4, 5], {0: "zero bytes", 3: "not an image", 6: "empty text"}
-    lines = with_unusable(made(["cat", "dog"]), rows, problems, given)
+    lines = with_unusable(made(["cat", "dog"]), rows, problems, original)
     assert lines.index.tolist() == list(range(7))
     assert tuple(lines.columns) == COLUMNS
     assert lines["action"].tolist() == [
         "exclude", "keep", "relabel", "exclude", "keep", "review", "exclude",
     ]  # fmt: skip
     assert lines["reason"][3] == "unusable: not an image"
-    for name in ("given_label", "label"):
+    for name in ("original_label", "label"):
         assert lines[name].tolist()[0] == "cat"
         assert lines[name].tolist()[3] == "eel"  # a class that no usable row has
         assert pd.isna(lines[name][6])
@@ -90,4 +90,4 @@ def test_nothing_changes_where_all_rows_can_be_used() -> None:
 
 def test_numbers_as_classes_beside_unusable_rows() -> None:
     lines = with_unusable(made([10, 20]), [0, 1, 2, 3], {4: "not finite"}, [20, 10, None, 20, 30])
-    assert lines["given_label"].tolist()[3:] == [20, 30]
+    assert lines["original_label"].tolist()[3:] == [20, 30]

@@ -20,7 +20,7 @@ def calibrated(n: int, c: int = 3, sharp: float = 4.0, seed: int = 0) -> tuple[T
 @pytest.fixture(autouse=True)
 def as_sure_as_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """The probabilities here are calibrated, those of nets are too sure."""
-    monkeypatch.setattr(module, "POWERS", (1.0,))
+    monkeypatch.setattr(module, "INVERSE_TEMPERATURES", (1.0,))
 
 
 def noisy(truth: Tensor, transition: Tensor, seed: int = 1) -> Tensor:
@@ -28,15 +28,17 @@ def noisy(truth: Tensor, transition: Tensor, seed: int = 1) -> Tensor:
     return torch.multinomial(transition[truth], 1, generator=generator)[:, 0]
 
 
-def slow_em(p: list[list[float]], given: list[int], lean: float, start: Tensor) -> list:
+def slow_em(
+    p: list[list[float]], observed: list[int], feature_weight: float, start: Tensor
+) -> list:
     """EM for P(given j | true i, row) = T[i][j] p[j]^lean / sum over j, one row at a time."""
     c = len(p[0])
     t = start.tolist()
     for _ in range(module.ROUNDS):
         counts = [[module.PSEUDO_ROWS / c] * c for _ in range(c)]
         expected = [[0.0] * c for _ in range(c)]
-        for row, j in zip(p, given, strict=True):
-            liked = [max(value, module.SMALLEST) ** lean for value in row]
+        for row, j in zip(p, observed, strict=True):
+            liked = [max(value, module.SMALLEST) ** feature_weight for value in row]
             total = [sum(t[i][k] * liked[k] for k in range(c)) for i in range(c)]
             joint = [row[i] * t[i][j] * liked[j] / total[i] for i in range(c)]
             for i in range(c):
@@ -50,28 +52,28 @@ def slow_em(p: list[list[float]], given: list[int], lean: float, start: Tensor) 
 
 
 @pytest.mark.parametrize("lean", [0.0, 0.15])
-def test_em_is_the_slow_loop(lean: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEANS", (lean,))
+def test_em_is_the_slow_loop(feature_weight: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FEATURE_WEIGHTS", (feature_weight,))
     p, truth = calibrated(40, sharp=2.0)
-    given = noisy(truth, NOISE)
-    slow = slow_em(p.tolist(), given.tolist(), lean, module._start(3, p))
-    found = fit_noise(p, given)
-    assert found.lean == lean
+    observed = noisy(truth, NOISE)
+    slow = slow_em(p.tolist(), observed.tolist(), feature_weight, module._start(3, p))
+    found = fit_noise(p, observed)
+    assert found.feature_weight == feature_weight
     assert torch.allclose(found.transition, torch.tensor(slow, dtype=torch.float64), atol=1e-9)
 
 
 def test_of_all_leans_the_likeliest_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     p, truth = calibrated(300, sharp=2.0)
-    given = noisy(truth, NOISE)
-    best = fit_noise(p, given)
-    for lean in module.LEANS:
-        monkeypatch.setattr(module, "LEANS", (lean,))
+    observed = noisy(truth, NOISE)
+    best = fit_noise(p, observed)
+    for feature_weight in module.FEATURE_WEIGHTS:
+        monkeypatch.setattr(module, "FEATURE_WEIGHTS", (feature_weight,))
         # each starts from the one before, so that one alone may end a little elsewhere
-        assert best.likelihood >= fit_noise(p, given).likelihood - 1e-3
+        assert best.likelihood >= fit_noise(p, observed).likelihood - 1e-3
 
 
 def test_known_transition_is_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEANS", (0.0,))
+    monkeypatch.setattr(module, "FEATURE_WEIGHTS", (0.0,))
     p, truth = calibrated(6000)
     found = fit_noise(p, noisy(truth, NOISE))
     assert (found.transition - NOISE).abs().max() < 0.04
@@ -80,19 +82,19 @@ def test_known_transition_is_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("sharp", [3.0, 8.0])
 def test_rate_and_probabilities_are_right_on_average(sharp: float) -> None:
     p, truth = calibrated(6000, sharp=sharp)
-    given = noisy(truth, NOISE)
-    found = posterior(p, given)
-    wrong = float((given != truth).double().mean())
+    observed = noisy(truth, NOISE)
+    found = posterior(p, observed)
+    wrong = float((observed != truth).double().mean())
     assert found.rate == pytest.approx(wrong, rel=0.15)
     low, high = found.interval
     assert 0 <= low <= found.rate <= high <= 1
     assert high - low < 0.1
     suspicious = found.quality < 0.5
-    assert float((given != truth)[suspicious].double().mean()) == pytest.approx(
+    assert float((observed != truth)[suspicious].double().mean()) == pytest.approx(
         float(1 - found.quality[suspicious].mean()), abs=0.05
     )
     suggested = found.probabilities.argmax(1)
-    assert (suggested == truth).double().mean() > (given == truth).double().mean() + 0.1
+    assert (suggested == truth).double().mean() > (observed == truth).double().mean() + 0.1
 
 
 def test_clean_labels_have_a_rate_near_zero() -> None:
@@ -108,41 +110,41 @@ def test_useless_probabilities_do_not_blame_the_labels() -> None:
     assert (found.probabilities.argmax(1) == truth).all()
 
 
-def test_quality_is_the_probability_of_the_given_label() -> None:
+def test_quality_is_the_probability_of_the_observed_label() -> None:
     p, truth = calibrated(200)
-    given = noisy(truth, NOISE)
-    found = posterior(p, given)
-    assert torch.equal(found.quality, found.probabilities[torch.arange(200), given])
+    observed = noisy(truth, NOISE)
+    found = posterior(p, observed)
+    assert torch.equal(found.quality, found.probabilities[torch.arange(200), observed])
     assert found.probabilities.sum(1).tolist() == pytest.approx([1.0] * 200, abs=1e-5)
     assert found.rate == pytest.approx(float(1 - found.quality.mean()), abs=1e-5)
 
 
 def test_trusted_rows_are_believed_and_teach_nothing() -> None:
     p, truth = calibrated(300)
-    given = noisy(truth, NOISE)
+    observed = noisy(truth, NOISE)
     trusted = torch.arange(300) < 40
-    given[:40] = (truth[:40] + 1) % 3  # as if a person had said so
-    found = posterior(p, given, trusted)
+    observed[:40] = (truth[:40] + 1) % 3  # as if a person had said so
+    found = posterior(p, observed, trusted)
     assert (found.quality[:40] == 1).all()
-    assert (found.probabilities[:40].argmax(1) == given[:40]).all()
-    alone = posterior(p[40:], given[40:])
+    assert (found.probabilities[:40].argmax(1) == observed[:40]).all()
+    alone = posterior(p[40:], observed[40:])
     assert found.rate == pytest.approx(alone.rate)
     assert torch.allclose(found.quality[40:], alone.quality)
 
 
 def test_rows_without_a_label_keep_the_classifiers_word() -> None:
     p, truth = calibrated(300)
-    given = noisy(truth, NOISE)
-    given[::5] = -1
-    found = posterior(p, given)
+    observed = noisy(truth, NOISE)
+    observed[::5] = -1
+    found = posterior(p, observed)
     assert torch.allclose(found.probabilities[::5].double(), p[::5], atol=1e-6)
     assert (found.quality[::5] == 1).all()
-    labelled = given >= 0
-    assert found.rate == pytest.approx(posterior(p[labelled], given[labelled]).rate)
+    labeled = observed >= 0
+    assert found.rate == pytest.approx(posterior(p[labeled], observed[labeled]).rate)
 
 
 def test_nets_are_taken_for_too_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "POWERS", (0.5,))
+    monkeypatch.setattr(module, "INVERSE_TEMPERATURES", (0.5,))
     p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
     found = posterior(p, torch.tensor([0, 1, -1]))
     expected = [[0.75, 0.25], [1 / 3, 2 / 3], [0.5, 0.5]]  # roots, which 9 to 1 makes 3 to 1
@@ -158,61 +160,64 @@ def test_nothing_to_doubt() -> None:
 
 def test_model_can_be_learned_from_some_rows_and_used_on_all() -> None:
     p, truth = calibrated(400)
-    given = noisy(truth, NOISE)
+    observed = noisy(truth, NOISE)
     among = torch.arange(400) < 300
-    found = posterior(p, given, among=among)
-    assert torch.allclose(found.quality[:300], posterior(p[:300], given[:300]).quality)
+    found = posterior(p, observed, among=among)
+    assert torch.allclose(found.quality[:300], posterior(p[:300], observed[:300]).quality)
     assert found.rate == pytest.approx(float(1 - found.quality[:300].mean()), abs=1e-5)
 
 
 def test_two_classes() -> None:
     p, truth = calibrated(3000, c=2)
-    given = noisy(truth, torch.tensor([[0.8, 0.2], [0.3, 0.7]]))
-    found = posterior(p, given)
-    assert found.rate == pytest.approx(float((given != truth).double().mean()), rel=0.2)
+    observed = noisy(truth, torch.tensor([[0.8, 0.2], [0.3, 0.7]]))
+    found = posterior(p, observed)
+    assert found.rate == pytest.approx(float((observed != truth).double().mean()), rel=0.2)
 
 
 def test_class_with_one_row_and_certain_probabilities() -> None:
-    given = torch.arange(60) % 3
-    given[given == 2] = 0
-    given[7] = 2
-    p = torch.nn.functional.one_hot(given, 3).double()  # zeros and ones
+    observed = torch.arange(60) % 3
+    observed[observed == 2] = 0
+    observed[7] = 2
+    p = torch.nn.functional.one_hot(observed, 3).double()  # zeros and ones
     p[8] = torch.tensor([0.0, 0.0, 1.0])
-    found = posterior(p, given)
+    found = posterior(p, observed)
     assert found.probabilities.isfinite().all()
     assert found.quality[7] > 0.5
     assert 0 <= found.rate < 0.1
-    assert posterior(p[:12], given[:12]).interval == (0.0, 1.0)  # too few rows to know
+    assert posterior(p[:12], observed[:12]).interval == (0.0, 1.0)  # too few rows to know
 
 
 def test_soft_labels_lie_between_label_and_classifier() -> None:
     p, truth = calibrated(500)
-    given = noisy(truth, NOISE)
-    soft = soft_labels(p, given)
+    observed = noisy(truth, NOISE)
+    soft = soft_labels(p, observed)
     assert soft.sum(1).tolist() == pytest.approx([1.0] * 500)
     rows = torch.arange(500)
-    assert (soft[rows, given] >= p[rows, given] - 0.05).double().mean() > 0.95
+    assert (soft[rows, observed] >= p[rows, observed] - 0.05).double().mean() > 0.95
 
 
 def reviewed(n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Rows of which the most doubtful quarter is decided: p, labels that came, truth, decided."""
     p, truth = calibrated(n)
-    came = noisy(truth, NOISE)
-    worst = posterior(p, came).quality.argsort()[: n // 4]
+    original = noisy(truth, NOISE)
+    worst = posterior(p, original).quality.argsort()[: n // 4]
     trusted = torch.zeros(n, dtype=torch.bool)
     trusted[worst] = True
-    return p, came, truth, trusted
+    return p, original, truth, trusted
 
 
 def test_decided_rows_teach_the_noise_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without them it is learned from the better labels alone."""
-    monkeypatch.setattr(module, "LEANS", (0.0,))
-    p, came, truth, trusted = reviewed(6000)
-    given = torch.where(trusted, truth, came)
-    alone, taught = posterior(p, given, trusted), posterior(p, given, trusted, came=came)
+    monkeypatch.setattr(module, "FEATURE_WEIGHTS", (0.0,))
+    p, original, truth, trusted = reviewed(6000)
+    observed = torch.where(trusted, truth, original)
+    alone, taught = (
+        posterior(p, observed, trusted),
+        posterior(p, observed, trusted, original=original),
+    )
     assert (taught.model.transition - NOISE).abs().max() < 0.04
     assert (alone.model.transition - NOISE).abs().max() > 0.08
-    wrong = float((came != truth)[~trusted].double().mean())
+    wrong = float((original != truth)[~trusted].double().mean())
     assert taught.rate == pytest.approx(wrong, abs=0.01)
     assert alone.rate < wrong - 0.02
     low, high = taught.interval
@@ -221,10 +226,10 @@ def test_decided_rows_teach_the_noise_model(monkeypatch: pytest.MonkeyPatch) -> 
     assert (taught.quality[trusted] == 1).all()
 
 
-def test_labels_that_came_change_nothing_if_nobody_decided() -> None:
+def test_labels_that_original_change_nothing_if_nobody_decided() -> None:
     p, truth = calibrated(300)
-    given = noisy(truth, NOISE)
-    plain, told = posterior(p, given), posterior(p, given, came=given)
+    observed = noisy(truth, NOISE)
+    plain, told = posterior(p, observed), posterior(p, observed, original=observed)
     assert torch.equal(plain.probabilities, told.probabilities)
     assert plain.interval == told.interval
 
@@ -232,6 +237,6 @@ def test_labels_that_came_change_nothing_if_nobody_decided() -> None:
 def test_all_rows_decided() -> None:
     p, truth = calibrated(300)
     all_of_them = torch.ones(300, dtype=torch.bool)
-    found = posterior(p, truth, all_of_them, came=noisy(truth, NOISE))
+    found = posterior(p, truth, all_of_them, original=noisy(truth, NOISE))
     assert (found.rate, found.interval) == (0.0, (0.0, 1.0))
     assert (found.probabilities.argmax(1) == truth).all()

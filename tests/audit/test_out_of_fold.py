@@ -17,7 +17,7 @@ from colafier.nets.normalize import Normalize
 
 
 def digits(n: int, wrong: float = 0.3) -> tuple[Tensor, Tensor, Tensor]:
-    """Vectors (n, 64), given labels and true classes (n,)."""
+    """Vectors (n, 64), observed labels and true classes (n,)."""
     data = load_digits()
     x, truth = torch.tensor(data.data[:n]).float(), torch.tensor(data.target[:n])
     generator = torch.Generator().manual_seed(3)
@@ -26,14 +26,14 @@ def digits(n: int, wrong: float = 0.3) -> tuple[Tensor, Tensor, Tensor]:
     return x, torch.where(flip, drawn, truth), truth
 
 
-def ask(x: Tensor, given: Tensor, c: int = 10, **options: Any) -> Tensor:
-    return cross_fit(x, given, c, Normalize.fit(x), **options)
+def ask(x: Tensor, observed: Tensor, c: int = 10, **options: Any) -> Tensor:
+    return cross_fit(x, observed, c, Normalize.fit(x), **options)
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little training, where the numbers do not matter."""
-    monkeypatch.setattr(out_of_fold, "FEWEST_STEPS", 1)
+    monkeypatch.setattr(out_of_fold, "MIN_STEPS", 1)
     monkeypatch.setattr(out_of_fold, "EPOCHS", 3)
 
 
@@ -60,14 +60,14 @@ def test_no_head_is_asked_about_a_row_that_it_saw(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(out_of_fold._Head, "learn", learn_and_note)
     monkeypatch.setattr(out_of_fold._Head, "say", say_and_note)
-    given = torch.arange(90) % 3
-    given[::10] = -1
-    cross_fit(numbered(90), given, 3, lambda x: x)
+    observed = torch.arange(90) % 3
+    observed[::10] = -1
+    cross_fit(numbered(90), observed, 3, lambda x: x)
     assert seen.keys() == asked.keys()
     for head in seen:
         assert not seen[head] & asked[head]
     assert set.union(*asked.values()) == set(range(90))  # each row is asked about
-    assert set.union(*seen.values()) == set((given >= 0).nonzero()[:, 0].tolist())
+    assert set.union(*seen.values()) == set((observed >= 0).nonzero()[:, 0].tolist())
 
 
 @pytest.mark.usefixtures("short")
@@ -75,36 +75,38 @@ def test_a_row_is_judged_the_same_whatever_its_own_label(monkeypatch: pytest.Mon
     """With parts and targets fixed, a label reaches the heads of the other parts alone."""
     part = torch.arange(80) % out_of_fold.PARTS
     monkeypatch.setattr(out_of_fold, "_parts", lambda *_: part)
-    monkeypatch.setattr(out_of_fold, "soft_labels", lambda p, given: one_hot(given, p.shape[1]))
-    x, given, _ = digits(80)
-    before = ask(x, given)
-    given[12] = (given[12] + 1) % 10
-    after = ask(x, given)
+    monkeypatch.setattr(
+        out_of_fold, "soft_labels", lambda p, observed: one_hot(observed, p.shape[1])
+    )
+    x, observed, _ = digits(80)
+    before = ask(x, observed)
+    observed[12] = (observed[12] + 1) % 10
+    after = ask(x, observed)
     own = part == part[12]
     assert torch.equal(before[own], after[own])
     assert not torch.equal(before[~own], after[~own])
 
 
 def test_each_class_is_dealt_out_evenly() -> None:
-    given = torch.tensor([0] * 9 + [1] * 4 + [-1] * 7)
-    part = out_of_fold._parts(given, torch.Generator().manual_seed(0))
+    observed = torch.tensor([0] * 9 + [1] * 4 + [-1] * 7)
+    part = out_of_fold._parts(observed, torch.Generator().manual_seed(0))
     for label in (0, 1, -1):
-        counts = part[given == label].bincount(minlength=out_of_fold.PARTS)
+        counts = part[observed == label].bincount(minlength=out_of_fold.PARTS)
         assert counts.max() - counts.min() <= 1
 
 
 def test_witnesses_are_better_than_the_labels() -> None:
-    x, given, truth = digits(300)
-    said = ask(x, given)
+    x, observed, truth = digits(300)
+    said = ask(x, observed)
     assert said.sum(1).tolist() == pytest.approx([1.0] * 300, abs=1e-4)
-    assert (said.argmax(1) == truth).double().mean() > (given == truth).double().mean() + 0.05
+    assert (said.argmax(1) == truth).double().mean() > (observed == truth).double().mean() + 0.05
 
 
 @pytest.mark.usefixtures("short")
 def test_seed_decides_and_global_random_numbers_stay() -> None:
-    x, given, _ = digits(60)
+    x, observed, _ = digits(60)
     before, of_numpy = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    first, again, other = (ask(x, given, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (ask(x, observed, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(before, torch.get_rng_state())
@@ -114,19 +116,19 @@ def test_seed_decides_and_global_random_numbers_stay() -> None:
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("n", [2, 3, 50])
 def test_few_rows(n: int) -> None:
-    x, given, _ = digits(n)
-    said = ask(x, given)
+    x, observed, _ = digits(n)
+    said = ask(x, observed)
     assert said.shape == (n, 10)
     assert said.isfinite().all()
 
 
 @pytest.mark.usefixtures("short")
 def test_class_with_one_row_and_rows_without_labels() -> None:
-    x, given, _ = digits(60)
-    given = given % 3
-    given[given == 2] = -1
-    given[5] = 2
-    said = ask(x, given, 3)
+    x, observed, _ = digits(60)
+    observed = observed % 3
+    observed[observed == 2] = -1
+    observed[5] = 2
+    said = ask(x, observed, 3)
     assert said.isfinite().all()
     assert said.min() >= 0
 
@@ -135,13 +137,13 @@ def test_class_with_one_row_and_rows_without_labels() -> None:
 def test_trusted_targets_are_never_softened(monkeypatch: pytest.MonkeyPatch) -> None:
     doubted: list[int] = []
 
-    def soft(p: Tensor, given: Tensor) -> Tensor:
-        doubted.append(len(given))
-        return one_hot(given, p.shape[1])
+    def soft(p: Tensor, observed: Tensor) -> Tensor:
+        doubted.append(len(observed))
+        return one_hot(observed, p.shape[1])
 
     monkeypatch.setattr(out_of_fold, "soft_labels", soft)
-    x, given, _ = digits(60)
-    ask(x, given, trusted=torch.arange(60) < 25)
+    x, observed, _ = digits(60)
+    ask(x, observed, trusted=torch.arange(60) < 25)
     assert set(doubted) == {35}
 
 
@@ -157,28 +159,28 @@ def test_a_bar_shows_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(done) == total == out_of_fold.PARTS * out_of_fold.EPOCHS
 
     monkeypatch.setattr(out_of_fold, "bar", noted)
-    x, given, _ = digits(60)
-    ask(x, given, progress=True)
+    x, observed, _ = digits(60)
+    ask(x, observed, progress=True)
     assert done
 
 
 @pytest.mark.usefixtures("short")
-def test_noise_is_learned_from_decided_rows_with_the_labels_that_came(
+def test_noise_is_learned_from_decided_rows_with_the_labels_that_original(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = []
 
-    def note(p: Tensor, given: Tensor) -> Tensor:
-        asked.append((p, given))
+    def note(p: Tensor, observed: Tensor) -> Tensor:
+        asked.append((p, observed))
         return p
 
     monkeypatch.setattr(out_of_fold, "soft_labels", note)
-    given, came = torch.arange(60) % 3, torch.arange(60) % 3
+    observed, original = torch.arange(60) % 3, torch.arange(60) % 3
     trusted = torch.arange(60) < 25
-    came[:25] = 2
-    came[0] = given[50] = -1  # decided, but it came without a label; and one without any
-    ask(numbered(60) / 100, given, 3, trusted=trusted, came=came)
+    original[:25] = 2
+    original[0] = observed[50] = -1  # decided, but it came without a label; and one without any
+    ask(numbered(60) / 100, observed, 3, trusted=trusted, original=original)
     p, labels = asked[-1]
-    there = (came >= 0) & (given >= 0)
-    assert torch.equal(labels, came[there])
-    assert torch.equal(p[:24], one_hot(given[1:25], 3).double())
+    there = (original >= 0) & (observed >= 0)
+    assert torch.equal(labels, original[there])
+    assert torch.equal(p[:24], one_hot(observed[1:25], 3).double())

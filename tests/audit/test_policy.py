@@ -16,33 +16,33 @@ ROWS = [
     ([0.05, 0.90, 0.05], 0, "relabel", "wrong"),
     ([0.21, 0.55, 0.24], 0, "review", "wrong"),  # not sure enough
     ([0.45, 0.50, 0.05], 0, "review", "ambiguous"),
-    ([0.36, 0.34, 0.30], 2, "exclude", "nowhere"),
+    ([0.36, 0.34, 0.30], 2, "exclude", "outlier"),
     ([0.70, 0.15, 0.15], 0, "keep", ""),
 ]
 ISSUES = 3  # the rows 1, 2 and 4 have the lowest quality
 KEPT = ([0.97, 0.02, 0.01], 0)
 
 
-def believed(p: Tensor, given: Tensor, rate: float) -> Posterior:
-    """As if these were the probabilities after the given labels are known."""
-    quality = p.gather(1, given.clamp(min=0)[:, None])[:, 0]
-    quality = torch.where(given >= 0, quality, 1.0)
-    return replace(posterior(p, given), probabilities=p, quality=quality, rate=rate)
+def believed(p: Tensor, observed: Tensor, rate: float) -> Posterior:
+    """As if these were the probabilities after the observed labels are known."""
+    quality = p.gather(1, observed.clamp(min=0)[:, None])[:, 0]
+    quality = torch.where(observed >= 0, quality, 1.0)
+    return replace(posterior(p, observed), probabilities=p, quality=quality, rate=rate)
 
 
 def decided(rows: list[tuple], wrong: int, **options: Any) -> tuple[Decisions, Tensor]:
     p = torch.tensor([row[0] for row in rows])
-    given = torch.tensor([row[1] for row in rows])
-    free = int((given >= 0).sum())
+    observed = torch.tensor([row[1] for row in rows])
+    free = int((observed >= 0).sum())
     if "trusted" in options:
         free -= int(options["trusted"].sum())
-    found = believed(p, given, wrong / max(free, 1))
-    options = {"precision": 0.6, **options}
-    return decide(found, p, given, **options), given
+    found = believed(p, observed, wrong / max(free, 1))
+    options = {"min_confidence": 0.6, **options}
+    return decide(found, p, observed, **options), observed
 
 
 def test_every_action_and_reason() -> None:
-    found, given = decided(ROWS, ISSUES)
+    found, observed = decided(ROWS, ISSUES)
     assert found.action.tolist() == [row[2] for row in ROWS]
     assert found.reason.tolist() == [row[3] for row in ROWS]
     assert found.issue.tolist() == [False, True, True, False, True, False]
@@ -50,7 +50,7 @@ def test_every_action_and_reason() -> None:
     assert found.confidence.tolist() == pytest.approx([max(row[0]) for row in ROWS])
     assert found.labels.tolist() == [0, 1, 0, 0, 2, 0]
     moved = torch.tensor([row[2] == "relabel" for row in ROWS])
-    assert torch.equal(found.labels != given, moved)
+    assert torch.equal(found.labels != observed, moved)
 
 
 def test_a_doubtful_label_that_is_still_the_best_is_looked_at() -> None:
@@ -62,19 +62,19 @@ def test_a_doubtful_label_that_is_still_the_best_is_looked_at() -> None:
 def test_precision_sets_how_sure_a_relabel_is() -> None:
     rows = [([0.05, 0.90, 0.05], 0), ([0.02, 0.96, 0.02], 0), KEPT]
     assert decided(rows, 2)[0].action.tolist() == ["relabel", "relabel", "keep"]
-    assert decided(rows, 2, precision=0.95)[0].action.tolist() == ["review", "relabel", "keep"]
+    assert decided(rows, 2, min_confidence=0.95)[0].action.tolist() == ["review", "relabel", "keep"]
     for precision in (-0.1, 1.1, float("nan")):
-        with pytest.raises(ValueError, match=r"precision must be from 0 to 1"):
-            decided(rows, 2, precision=precision)
+        with pytest.raises(ValueError, match=r"min_confidence must be from 0 to 1"):
+            decided(rows, 2, min_confidence=precision)
 
 
 def test_trusted_rows_are_kept_whatever_is_believed() -> None:
     trusted = torch.tensor([True] * 5 + [False])
-    found, given = decided(ROWS, 0, trusted=trusted, groups=torch.tensor([7, 7, 7, 3, 3, -1]))
+    found, observed = decided(ROWS, 0, trusted=trusted, groups=torch.tensor([7, 7, 7, 3, 3, -1]))
     assert set(found.action.tolist()) == {"keep"}
     assert set(found.reason.tolist()) == {""}
     assert not found.issue.any()
-    assert torch.equal(found.labels, given)
+    assert torch.equal(found.labels, observed)
 
 
 def test_rows_without_a_label_stay_without_one() -> None:
@@ -103,15 +103,15 @@ def test_duplicates_with_different_labels_are_looked_at() -> None:
     same = ([0.02, 0.96, 0.02], 1)
     rows = [sure, same, ([0.9, 0.05, 0.05], 0), ([0.9, 0.05, 0.05], 0), (sure[0], -1), KEPT]
     groups = torch.tensor([4, 4, 0, 0, 4, -1])
-    found, given = decided(rows, 1, groups=groups)
+    found, observed = decided(rows, 1, groups=groups)
     assert found.action.tolist() == ["review", "review", "keep", "keep", "keep", "keep"]
     assert found.reason.tolist() == ["duplicate", "duplicate", "", "", "", ""]
-    assert torch.equal(found.labels, given)
+    assert torch.equal(found.labels, observed)
 
 
 def test_a_duplicate_that_looks_like_nothing_is_still_a_duplicate() -> None:
-    nowhere = [0.36, 0.34, 0.30]
-    found, _ = decided([(nowhere, 2), (nowhere, 1), KEPT], 2, groups=torch.tensor([0, 0, -1]))
+    outlier = [0.36, 0.34, 0.30]
+    found, _ = decided([(outlier, 2), (outlier, 1), KEPT], 2, groups=torch.tensor([0, 0, -1]))
     assert found.action.tolist() == ["review", "review", "keep"]
     assert found.reason.tolist() == ["duplicate", "duplicate", ""]
 
@@ -131,8 +131,8 @@ def test_no_groups_at_all() -> None:
 
 def test_expected_is_the_sum_over_relabels() -> None:
     rows = [([0.05, 0.90, 0.05], 0), ([0.10, 0.80, 0.10], 0), ([0.05, 0.90, 0.05], -1), KEPT]
-    found, given = decided(rows, 2)
-    expected = found.expected(given, torch.tensor([0.05, 0.10, 1.0, 0.97]))
+    found, observed = decided(rows, 2)
+    expected = found.expected(observed, torch.tensor([0.05, 0.10, 1.0, 0.97]))
     assert expected["relabeled"] == 2
     assert expected["expected_fixed"] == pytest.approx(1.7)
     assert expected["expected_broken"] == pytest.approx(0.15)
@@ -152,21 +152,21 @@ FADING = [([0.81, 0.0, 0.19], 2)] * 20 + [([0.97, 0.02, 0.01], 0)] * 20
 
 
 def test_a_rare_class_is_not_moved_away() -> None:
-    found, given = decided(FADING, 20)
-    moved = found.labels != given
+    found, observed = decided(FADING, 20)
+    moved = found.labels != observed
     assert int(moved.sum()) == 5  # one row may be lost, 0.19 by 0.19
     assert found.action[:20].tolist().count("review") == 15
 
 
 def test_a_class_may_lose_what_it_gains() -> None:
-    found, given = decided([([0.2, 0.0, 0.8], 0), *FADING], 21)
-    assert int((found.labels != given).sum()) == 1 + 9  # 1.8 by 0.19
+    found, observed = decided([([0.2, 0.0, 0.8], 0), *FADING], 21)
+    assert int((found.labels != observed).sum()) == 1 + 9  # 1.8 by 0.19
     surest = [([0.95, 0.0, 0.05], 2), *FADING]
-    found, given = decided(surest, 21)
+    found, observed = decided(surest, 21)
     assert found.labels[0] == 0
 
 
 def test_a_common_class_gives_back_what_is_not_its_own() -> None:
     rows = [([0.9, 0.05, 0.05], 1)] * 40 + [([0.03, 0.95, 0.02], 1)] * 60
-    found, given = decided(rows, 40)
-    assert int((found.labels != given).sum()) == 40
+    found, observed = decided(rows, 40)
+    assert int((found.labels != observed).sum()) == 40

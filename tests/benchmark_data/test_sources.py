@@ -257,13 +257,13 @@ def test_arrays_with_class_names_and_rows_without_label():
 def test_arrays_of_any_layout():
     x, labels = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
     expected = arrays(x, labels)
-    for other, given in (
+    for other, observed in (
         (x.astype(">f8"), labels.astype(">i8")),
         (np.asfortranarray(x), labels),
         (x[::-1][::-1], labels[::-1][::-1]),
         (torch.tensor(x, requires_grad=True), torch.tensor(labels)),
     ):
-        source = arrays(other, given)
+        source = arrays(other, observed)
         assert torch.equal(source.x, expected.x)
         assert not source.x.requires_grad
         assert torch.equal(source.labels, expected.labels)

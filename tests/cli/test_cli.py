@@ -91,11 +91,11 @@ def test_config_is_what_was_asked_for(run: Path) -> None:
 def test_label_table_fits_the_record(run: Path) -> None:
     table = pd.read_csv(run / "labels.csv")
     (record,) = lines(run / "record.json")
-    assert list(table.columns[:5]) == ["row", "given_label", "label", "changed", "label_quality"]
+    assert list(table.columns[:5]) == ["row", "original_label", "label", "changed", "label_quality"]
     assert "lid" in table.columns
     assert list(table["row"]) == list(range(120))
     assert table["label_quality"].between(0, 1).all()
-    assert (table["changed"] == (table["label"] != table["given_label"])).all()
+    assert (table["changed"] == (table["label"] != table["original_label"])).all()
     assert table["changed"].sum() == record["labels_changed"]
 
 
@@ -152,13 +152,13 @@ def test_ctrl_c_says_how_to_resume_and_resume_finishes(tmp_path: Path) -> None:
         (("--noise", "gaussian:0.4"), "cifar10n:KEY:PATH"),
         (("--method", "colafer"), "did you mean colafier"),
         (("--source", "cifar10"), "--data FOLDER"),
-        (("--source", "cifar10", "--data", "nowhere"), "nowhere"),
+        (("--source", "cifar10", "--data", "outlier"), "outlier"),
         (("--preset", "cifar100"), "cifar10, cifar10n, digits"),
         (("--log", "paper"), "tensorboard, wandb, mlflow"),
         (("--resume",), "no run to resume"),
         (("--resume", "--overwrite"), "not both"),
         (("--net", "resnet9"), "no net 'resnet9'; there are resnet8"),
-        (("--precision", "fp16"), "auto, float32, bf16"),
+        (("--dtype", "fp16"), "auto, float32, bf16"),
         (("--lr", "-1"), "lr must be at least 0"),
         (("--batch-size", "3", "--devices", "2"), "batch_size of at least 4"),
     ],

@@ -7,7 +7,7 @@ from torch import Tensor
 from colafier.core.functional import (
     clamped,
     cross_entropy,
-    draw_wrong,
+    draw_other,
     early_learning,
     gce,
     generalized_js,
@@ -95,7 +95,7 @@ def test_gce_gradient_by_hand() -> None:
 def test_a_wrong_label_is_another_class(num_classes: int) -> None:
     torch.manual_seed(0)
     labels = torch.arange(5000) % num_classes
-    wrong = draw_wrong(labels, num_classes)
+    wrong = draw_other(labels, num_classes)
     assert (wrong != labels).all()
     assert ((wrong >= 0) & (wrong < num_classes)).all()
 
@@ -103,7 +103,7 @@ def test_a_wrong_label_is_another_class(num_classes: int) -> None:
 def test_wrong_labels_are_uniform_over_the_other_classes() -> None:
     torch.manual_seed(0)
     n, num_classes = 8000, 5
-    counts = draw_wrong(torch.full((n,), 2), num_classes).bincount(minlength=num_classes)
+    counts = draw_other(torch.full((n,), 2), num_classes).bincount(minlength=num_classes)
     expected, deviation = n / 4, math.sqrt(n * 0.25 * 0.75)
     others = counts[[0, 1, 3, 4]]
     assert ((others - expected).abs() < 5 * deviation).all()
@@ -112,7 +112,7 @@ def test_wrong_labels_are_uniform_over_the_other_classes() -> None:
 def test_wrong_labels_are_drawn_anew() -> None:
     torch.manual_seed(0)
     labels = torch.zeros(100, dtype=torch.long)
-    assert not torch.equal(draw_wrong(labels, 10), draw_wrong(labels, 10))
+    assert not torch.equal(draw_other(labels, 10), draw_other(labels, 10))
 
 
 VIEWS = [3 * torch.randn(12, 5, generator=torch.Generator().manual_seed(i)) for i in range(3)]

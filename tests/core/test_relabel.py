@@ -60,44 +60,48 @@ def test_difference_at_its_ends() -> None:
 
 
 def test_union_scores_are_lid_among_both_sets() -> None:
-    """Eq. 3.5-3.8: each row's neighbors come from label-rows and guess-rows together."""
-    z_label, z_guess = draw(12, 5), draw(12, 5, seed=1)
-    points = z_label.tolist() + z_guess.tolist()
+    """Eq. 3.5-3.8: each row's neighbors come from label-rows and prediction-rows together."""
+    z_label, z_prediction = draw(12, 5), draw(12, 5, seed=1)
+    points = z_label.tolist() + z_prediction.tolist()
     expected = []
     for i, row in enumerate(points):
         r = sorted(math.dist(row, other) for j, other in enumerate(points) if j != i)[:6]
         expected.append(-1 / (sum(math.log(r_j / r[-1]) for r_j in r) / 6))
-    of_labels, of_guesses = union_scores(z_label, z_guess, 6)
+    of_labels, of_predictions = union_scores(z_label, z_prediction, 6)
     torch.testing.assert_close(of_labels, torch.tensor(expected[:12]), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(of_guesses, torch.tensor(expected[12:]), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(of_predictions, torch.tensor(expected[12:]), rtol=1e-4, atol=1e-4)
 
 
 def test_union_scores_of_one_point_twice_are_those_of_both() -> None:
-    """Where the guess is the label both rows are scored at once; a k of its own is heeded."""
-    z_label, z_guess = draw(12, 5), draw(12, 5, seed=1)
-    z_guess[::2] = z_label[::2]
-    each, guess = torch.arange(12) % 5 + 2, torch.arange(12) % 4 + 3
-    both, k = torch.cat([z_label, z_guess]), torch.cat([each, guess])
-    torch.testing.assert_close(torch.cat(union_scores(z_label, z_guess, each, guess)), lid(both, k))
-    torch.testing.assert_close(torch.cat(union_scores(z_label, z_guess, 6)), lid(both, 6))
+    """Where the prediction is the label both rows are scored at once; a k of its own is heeded."""
+    z_label, z_prediction = draw(12, 5), draw(12, 5, seed=1)
+    z_prediction[::2] = z_label[::2]
+    each, prediction = torch.arange(12) % 5 + 2, torch.arange(12) % 4 + 3
+    both, k = torch.cat([z_label, z_prediction]), torch.cat([each, prediction])
+    torch.testing.assert_close(
+        torch.cat(union_scores(z_label, z_prediction, each, prediction)), lid(both, k)
+    )
+    torch.testing.assert_close(torch.cat(union_scores(z_label, z_prediction, 6)), lid(both, 6))
 
 
 def test_union_scores_take_k_in_any_form() -> None:
-    z_label, z_guess = draw(12, 5), draw(12, 5, seed=1)
-    both = torch.cat([z_label, z_guess])
-    each, guess = torch.arange(12) % 5 + 2, torch.arange(12) % 3 + 4
+    z_label, z_prediction = draw(12, 5), draw(12, 5, seed=1)
+    both = torch.cat([z_label, z_prediction])
+    each, prediction = torch.arange(12) % 5 + 2, torch.arange(12) % 3 + 4
     six = torch.full((12,), 6)
-    plain = union_scores(z_label, z_guess, 6)
-    torch.testing.assert_close(union_scores(z_label, z_guess, six), plain)
-    torch.testing.assert_close(union_scores(z_label, z_guess, 6, 6), plain)
+    plain = union_scores(z_label, z_prediction, 6)
+    torch.testing.assert_close(union_scores(z_label, z_prediction, six), plain)
+    torch.testing.assert_close(union_scores(z_label, z_prediction, 6, 6), plain)
     torch.testing.assert_close(
-        torch.cat(union_scores(z_label, z_guess, each)), lid(both, torch.cat([each, each]))
+        torch.cat(union_scores(z_label, z_prediction, each)), lid(both, torch.cat([each, each]))
     )
     torch.testing.assert_close(
-        torch.cat(union_scores(z_label, z_guess, each, guess)), lid(both, torch.cat([each, guess]))
+        torch.cat(union_scores(z_label, z_prediction, each, prediction)),
+        lid(both, torch.cat([each, prediction])),
     )
     torch.testing.assert_close(
-        torch.cat(union_scores(z_label, z_guess, 6, guess)), lid(both, torch.cat([six, guess]))
+        torch.cat(union_scores(z_label, z_prediction, 6, prediction)),
+        lid(both, torch.cat([six, prediction])),
     )
 
 
@@ -111,20 +115,22 @@ def test_reliability_by_hand() -> None:
 @pytest.mark.parametrize("high", [0.05, 0.5, 1.0])
 def test_candidate_row_by_row(high: float) -> None:
     """Eq. 3.32-3.37 for each row of one view."""
-    of_label, of_guess = 9 * draw(20).sigmoid(), 9 * draw(20, seed=1).sigmoid()
-    label_apart, guess_apart = 2 * draw(20, seed=2).sigmoid(), 2 * draw(20, seed=3).sigmoid()
-    scores = of_label.tolist() + of_guess.tolist()
-    apart = label_apart.tolist() + guess_apart.tolist()
+    of_label, of_prediction = 9 * draw(20).sigmoid(), 9 * draw(20, seed=1).sigmoid()
+    label_apart, prediction_apart = 2 * draw(20, seed=2).sigmoid(), 2 * draw(20, seed=3).sigmoid()
+    scores = of_label.tolist() + of_prediction.tolist()
+    apart = label_apart.tolist() + prediction_apart.tolist()
     q_low, q_high = slow_quantile(scores, 0.001), slow_quantile(scores, high)
     expected = [
         min(1, max(0, (q_high - s) / (q_high - q_low) * (2 - a) / 2))
         for s, a in zip(scores, apart, strict=True)
     ]
-    guess = torch.arange(20) % 4
-    got = candidate((of_label, of_guess), (label_apart, guess_apart), guess, 0.001, high)
-    both = torch.cat([got.label_reliability, got.guess_reliability])
+    prediction = torch.arange(20) % 4
+    got = candidate(
+        (of_label, of_prediction), (label_apart, prediction_apart), prediction, 0.001, high
+    )
+    both = torch.cat([got.label_reliability, got.prediction_reliability])
     torch.testing.assert_close(both, torch.tensor(expected), rtol=1e-3, atol=1e-4)
-    assert torch.equal(got.guess, guess)
+    assert torch.equal(got.prediction, prediction)
 
 
 def test_reliabilities_are_finite_for_ties_and_full_difference() -> None:
@@ -132,16 +138,16 @@ def test_reliabilities_are_finite_for_ties_and_full_difference() -> None:
     apart = torch.full((3,), 2.0), torch.zeros(3)
     got = candidate(scores, apart, torch.zeros(3, dtype=torch.long), 0.001, 0.5)
     assert torch.equal(got.label_reliability, torch.zeros(3))
-    assert torch.equal(got.guess_reliability, torch.ones(3))
+    assert torch.equal(got.prediction_reliability, torch.ones(3))
 
 
-MOVES = {"guess": 2, "label_reliability": 0.3, "guess_reliability": 0.6}
+MOVES = {"prediction": 2, "label_reliability": 0.3, "guess_reliability": 0.6}
 
 
 def view(**change: float) -> Candidate:
     values = {**MOVES, **change}
     return Candidate(
-        torch.tensor([int(values["guess"])]),
+        torch.tensor([int(values["prediction"])]),
         torch.tensor([values["label_reliability"]]),
         torch.tensor([values["guess_reliability"]]),
     )
@@ -162,7 +168,7 @@ def test_a_label_moves_if_all_conditions_hold() -> None:
         {"label_reliability": 0.6},  # equal is not more
         {"guess_reliability": 0.05, "label_reliability": 0.0},
         {"guess_reliability": 0.1, "label_reliability": 0.0},  # equal to the threshold
-        {"guess": 1},
+        {"prediction": 1},
         {"guess_reliability": math.nan},
         {"label_reliability": math.nan},
     ],
@@ -199,13 +205,13 @@ def test_decide_row_by_row() -> None:
     expected = []
     for i in range(n):
         condition = (
-            views[0].guess_reliability[i] > views[0].label_reliability[i]
-            and views[1].guess_reliability[i] > views[1].label_reliability[i]
-            and views[0].guess_reliability[i] > 0.1
-            and views[1].guess_reliability[i] > 0.1
-            and views[0].guess[i] == views[1].guess[i]
+            views[0].prediction_reliability[i] > views[0].label_reliability[i]
+            and views[1].prediction_reliability[i] > views[1].label_reliability[i]
+            and views[0].prediction_reliability[i] > 0.1
+            and views[1].prediction_reliability[i] > 0.1
+            and views[0].prediction[i] == views[1].prediction[i]
         )
-        expected.append(int(views[0].guess[i]) if condition else int(labels[i]))
+        expected.append(int(views[0].prediction[i]) if condition else int(labels[i]))
     assert decide(views, labels).tolist() == expected
     assert 0.05 * n < sum(label != 7 for label in expected) < 0.95 * n
 
@@ -217,15 +223,18 @@ def moved_share(high: float, agreement: float = 0.55) -> float:
     dis = LidDis(Backbone(nn.Identity(), width, "float32"), classes)
     labels = torch.arange(n) % classes
     agrees = torch.arange(n) < agreement * n
-    guess = torch.where(agrees, labels, (labels + 1) % classes)
+    prediction = torch.where(agrees, labels, (labels + 1) % classes)
     views = []
     for _ in range(2):
         features = torch.randn(n, width)
         with torch.no_grad():
-            z_label, z_guess = dis.judge(features, labels)[0], dis.judge(features, guess)[0]
-        # The subnets agree on the guess and not at all on the label: only LID can hold it back.
+            z_label, z_prediction = (
+                dis.judge(features, labels)[0],
+                dis.judge(features, prediction)[0],
+            )
+        # The subnets agree on the prediction and not at all on the label: only LID can hold it back.
         apart = torch.full((n,), 2.0), torch.zeros(n)
-        views.append(candidate(union_scores(z_label, z_guess), apart, guess, 0.001, high))
+        views.append(candidate(union_scores(z_label, z_prediction), apart, prediction, 0.001, high))
     moved = decide(views, labels) != labels
     assert not moved[agrees].any()
     return float(moved[~agrees].float().mean())
@@ -233,7 +242,7 @@ def moved_share(high: float, agreement: float = 0.55) -> float:
 
 @pytest.mark.parametrize("high", [0.05, 0.2, 0.4, 0.5])
 def test_no_label_moves_while_the_quantile_is_below_the_agreement(high: float) -> None:
-    """Facts 3.1: with hard guesses the upper quantile is a gate, not a soft knob."""
+    """Facts 3.1: with hard predictions the upper quantile is a gate, not a soft knob."""
     assert moved_share(high) == 0
 
 
@@ -247,5 +256,5 @@ def test_tiny_batches_stay_finite(n: int) -> None:
     scores = union_scores(draw(n, 4), draw(n, 4, seed=1))
     apart = torch.ones(n), torch.ones(n)
     got = candidate(scores, apart, torch.zeros(n, dtype=torch.long), 0.001, 1.0)
-    both = torch.cat([got.label_reliability, got.guess_reliability])
+    both = torch.cat([got.label_reliability, got.prediction_reliability])
     assert ((both >= 0) & (both <= 1)).all()

@@ -1,4 +1,4 @@
-"""The gate lets labels move only where held-out given labels bear the guesses out."""
+"""The gate lets labels move only where held-out observed labels bear the predictions out."""
 
 from math import inf
 
@@ -8,16 +8,18 @@ from torch import Tensor
 
 from colafier.core import safeguards
 from colafier.core.safeguards import TO_MOVE, Evidence, settle, weigh
-from colafier.training.training_set import Rows as TrainRows
+from colafier.training.training_set import TrainingSet as TrainRows
 
 NUM_CLASSES = 10
 HELD, TRAINED = 500, 4000
 
-Rows = tuple[Tensor, Tensor, Tensor]
+TrainingSet = tuple[Tensor, Tensor, Tensor]
 
 
-def witnesses(right_labels: float, level: float, slope: float = 1.0, seed: int = 0) -> Rows:
-    """Guesses right with b(c) = sigmoid(level + slope logit c), given labels, and the truth."""
+def out_of_fold(
+    right_labels: float, level: float, slope: float = 1.0, seed: int = 0
+) -> TrainingSet:
+    """Predictions right with b(c) = sigmoid(level + slope logit c), observed labels, and the truth."""
     g = torch.Generator().manual_seed(seed)
     m = HELD + TRAINED
     truth = torch.randint(NUM_CLASSES, (m,), generator=g)
@@ -27,43 +29,43 @@ def witnesses(right_labels: float, level: float, slope: float = 1.0, seed: int =
         return torch.where(torch.rand(m, generator=g) < right, truth, (truth + step) % NUM_CLASSES)
 
     confidence = 0.2 + 0.79 * torch.rand(m, generator=g)
-    guess = corrupt((level + slope * confidence.logit()).sigmoid())
-    given = corrupt(torch.full((m,), right_labels))
+    prediction = corrupt((level + slope * confidence.logit()).sigmoid())
+    observed = corrupt(torch.full((m,), right_labels))
     others = (1 - confidence) / (NUM_CLASSES - 1)
     probabilities = others[:, None].repeat(1, NUM_CLASSES)
-    probabilities[torch.arange(m), guess] = confidence
-    return probabilities, given, truth
+    probabilities[torch.arange(m), prediction] = confidence
+    return probabilities, observed, truth
 
 
-def evidence_of(rows: Rows, held: int = HELD) -> Evidence:
-    probabilities, given, _ = rows
-    return weigh(probabilities, given, torch.arange(len(given)) < held)
+def evidence_of(rows: TrainingSet, held: int = HELD) -> Evidence:
+    probabilities, observed, _ = rows
+    return weigh(probabilities, observed, torch.arange(len(observed)) < held)
 
 
-def gain(rows: Rows, evidence: Evidence) -> float:
-    """How much label accuracy changes where the gate lets guesses replace given labels."""
-    probabilities, given, truth = rows
-    labels = settle(evidence, probabilities, given, given)
-    return float((labels == truth).float().mean() - (given == truth).float().mean())
+def gain(rows: TrainingSet, evidence: Evidence) -> float:
+    """How much label accuracy changes where the gate lets predictions replace observed labels."""
+    probabilities, observed, truth = rows
+    labels = settle(evidence, probabilities, observed, observed)
+    return float((labels == truth).float().mean() - (observed == truth).float().mean())
 
 
 @pytest.mark.parametrize("right_labels", [0.4, 0.6, 0.8])
-def test_good_guesses_open_the_gate(right_labels: float) -> None:
-    rows = witnesses(right_labels, level=1.5)
+def test_good_predictions_open_the_gate(right_labels: float) -> None:
+    rows = out_of_fold(right_labels, level=1.5)
     evidence = evidence_of(rows)
-    assert evidence.given_right == pytest.approx(right_labels, abs=0.06)
+    assert evidence.observed_right == pytest.approx(right_labels, abs=0.06)
     assert gain(rows, evidence) > 0.5 * (0.9 - right_labels)
 
 
-def test_a_classifier_that_guesses_at_random_moves_nothing() -> None:
-    rows = witnesses(right_labels=0.9, level=-2.2, slope=0.0)
+def test_a_classifier_that_predictions_at_random_moves_nothing() -> None:
+    rows = out_of_fold(right_labels=0.9, level=-2.2, slope=0.0)
     assert gain(rows, evidence_of(rows)) == 0
 
 
 def test_only_the_confident_part_of_a_weak_classifier_moves_labels() -> None:
-    rows = witnesses(right_labels=0.5, level=-1.0)
+    rows = out_of_fold(right_labels=0.5, level=-1.0)
     evidence = evidence_of(rows)
-    assert 0.6 < evidence.least_confidence(TO_MOVE) < 1
+    assert 0.6 < evidence.min_confidence(TO_MOVE) < 1
     assert gain(rows, evidence) > 0
 
 
@@ -72,66 +74,69 @@ def test_only_the_confident_part_of_a_weak_classifier_moves_labels() -> None:
 def test_labels_never_get_worse(right_labels: float, level: float) -> None:
     """Whether the classifier is worse than the labels or better, in every draw of the rows."""
     for seed in range(5):
-        rows = witnesses(right_labels, level, seed=seed)
+        rows = out_of_fold(right_labels, level, seed=seed)
         assert gain(rows, evidence_of(rows)) > -0.005
 
 
 def test_rows_learned_by_heart_do_not_hide_what_the_held_out_rows_say() -> None:
-    """The classifier meets the given labels of trained rows, right or wrong."""
-    probabilities, given, truth = witnesses(right_labels=0.7, level=0.5)
-    by_heart = torch.nn.functional.one_hot(given, NUM_CLASSES) * 0.9 + 0.01
-    held = torch.arange(len(given)) < HELD
+    """The classifier meets the observed labels of trained rows, right or wrong."""
+    probabilities, observed, truth = out_of_fold(right_labels=0.7, level=0.5)
+    by_heart = torch.nn.functional.one_hot(observed, NUM_CLASSES) * 0.9 + 0.01
+    held = torch.arange(len(observed)) < HELD
     probabilities = torch.where(held[:, None], probabilities, by_heart)
-    evidence = evidence_of((probabilities, given, truth))
-    assert evidence.given_right == pytest.approx(0.7, abs=0.1)
-    assert torch.equal(settle(evidence, probabilities, given, given)[~held], given[~held])
+    evidence = evidence_of((probabilities, observed, truth))
+    assert evidence.observed_right == pytest.approx(0.7, abs=0.1)
+    assert torch.equal(settle(evidence, probabilities, observed, observed)[~held], observed[~held])
 
 
 def test_too_few_rows_are_no_evidence() -> None:
-    rows = witnesses(0.6, level=3.0)
-    assert evidence_of(rows, safeguards.FEWEST_ROWS - 1).least_confidence(TO_MOVE) == inf
-    assert evidence_of(rows, 4 * safeguards.FEWEST_ROWS).least_confidence(TO_MOVE) < 1
+    rows = out_of_fold(0.6, level=3.0)
+    assert evidence_of(rows, safeguards.MIN_ROWS - 1).min_confidence(TO_MOVE) == inf
+    assert evidence_of(rows, 4 * safeguards.MIN_ROWS).min_confidence(TO_MOVE) < 1
 
 
 @pytest.mark.parametrize("meets", [0, 1])
 def test_one_confidence_for_all_is_finite(meets: int) -> None:
     probabilities = torch.full((200, 2), 0.5)
-    given = torch.full((200,), 1 - meets)
-    evidence = weigh(probabilities, given, torch.arange(200) < 100)
+    observed = torch.full((200,), 1 - meets)
+    evidence = weigh(probabilities, observed, torch.arange(200) < 100)
     assert evidence.agreement == meets
-    assert torch.equal(settle(evidence, probabilities, given, given), given)
+    assert torch.equal(settle(evidence, probabilities, observed, observed), observed)
 
 
 def test_moved_labels_stay_down_to_a_lower_confidence_than_others_need_to_move() -> None:
-    evidence = Evidence(rows=500, agreement=0.5, given_right=0.6, level=0.0, slope=1.0)
-    to_stay, to_move = evidence.least_confidence(1.0), evidence.least_confidence(TO_MOVE)
+    evidence = Evidence(rows=500, agreement=0.5, observed_right=0.6, level=0.0, slope=1.0)
+    to_stay, to_move = evidence.min_confidence(1.0), evidence.min_confidence(TO_MOVE)
     assert to_stay == pytest.approx(0.6)  # b(c) = c, as good as a label that is right with 0.6
     between = (to_stay + to_move) / 2
     probabilities = torch.tensor([[between, 1 - between], [0.55, 0.45], [0.99, 0.01]])
-    given, labels = torch.tensor([1, 1, 1]), torch.tensor([0, 0, 1])
-    assert settle(evidence, probabilities, given, labels).tolist() == [0, 1, 0]
-    assert settle(evidence, probabilities, given, given).tolist() == [1, 1, 0]
+    observed, labels = torch.tensor([1, 1, 1]), torch.tensor([0, 0, 1])
+    assert settle(evidence, probabilities, observed, labels).tolist() == [0, 1, 0]
+    assert settle(evidence, probabilities, observed, observed).tolist() == [1, 1, 0]
 
 
-def test_no_evidence_keeps_every_given_label() -> None:
-    probabilities, given, _ = witnesses(0.6, level=3.0)
-    moved = (given + 1) % NUM_CLASSES
-    assert torch.equal(settle(Evidence(10), probabilities, given, moved), given)
+def test_no_evidence_keeps_every_observed_label() -> None:
+    probabilities, observed, _ = out_of_fold(0.6, level=3.0)
+    moved = (observed + 1) % NUM_CLASSES
+    assert torch.equal(settle(Evidence(10), probabilities, observed, moved), observed)
 
 
 def test_deciding_the_worst_rows_does_not_make_the_others_look_better() -> None:
-    probabilities, given, truth = witnesses(0.6, level=1.0)
-    x = torch.zeros(len(given), 2)
+    probabilities, observed, truth = out_of_fold(0.6, level=1.0)
+    x = torch.zeros(len(observed), 2)
     before = safeguards.gather_evidence(
-        TrainRows(x, given, NUM_CLASSES, view_names=()), probabilities
+        TrainRows(x, observed, NUM_CLASSES, view_names=()), probabilities
     )
-    of_given = probabilities.gather(1, given[:, None])[:, 0]
-    worst = of_given.argsort()[:900]
-    decided, trusted = given.clone(), torch.zeros(len(given), dtype=torch.bool)
+    of_observed = probabilities.gather(1, observed[:, None])[:, 0]
+    worst = of_observed.argsort()[:900]
+    decided, trusted = observed.clone(), torch.zeros(len(observed), dtype=torch.bool)
     decided[worst], trusted[worst] = truth[worst], True
-    rows = TrainRows(x, decided, NUM_CLASSES, view_names=(), trusted=trusted, came=given)
+    rows = TrainRows(x, decided, NUM_CLASSES, view_names=(), trusted=trusted, original=observed)
     assert safeguards.gather_evidence(rows, probabilities) == before
     assert trusted[safeguards.held_out(rows)].any()
     assert not torch.isin(safeguards.trained_on(rows), safeguards.held_out(rows)).any()
     alone = TrainRows(x, decided, NUM_CLASSES, view_names=(), trusted=trusted)
-    assert safeguards.gather_evidence(alone, probabilities).given_right > before.given_right + 0.1
+    assert (
+        safeguards.gather_evidence(alone, probabilities).observed_right
+        > before.observed_right + 0.1
+    )

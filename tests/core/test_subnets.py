@@ -74,16 +74,16 @@ def test_class_numbers_and_one_hot_labels_give_the_same_gradient() -> None:
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
 
 
-def test_a_guess_that_is_the_label_gives_the_identical_representation() -> None:
+def test_a_prediction_that_is_the_label_gives_the_identical_representation() -> None:
     """Facts 3.1: exact equality is what makes twins, and twins make the gate of the update."""
     dis = lid_dis()
     features = dis.encode(rows(20))
     labels = torch.arange(20) % CLASSES
-    guess = labels.clone()
-    guess[10:] = (guess[10:] + 1) % CLASSES
-    z, z_guess = dis.judge(features, labels)[0], dis.judge(features, guess)[0]
-    assert torch.equal(z[:10], z_guess[:10])
-    assert (z[10:] != z_guess[10:]).any(1).all()
+    prediction = labels.clone()
+    prediction[10:] = (prediction[10:] + 1) % CLASSES
+    z, z_prediction = dis.judge(features, labels)[0], dis.judge(features, prediction)[0]
+    assert torch.equal(z[:10], z_prediction[:10])
+    assert (z[10:] != z_prediction[10:]).any(1).all()
 
 
 def test_the_embedding_is_linear_in_the_label() -> None:

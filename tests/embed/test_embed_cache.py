@@ -250,7 +250,7 @@ def test_content_keys_are_of_content(tmp_path: Path) -> None:
     assert content_key(flat) != content_key(flat.view(np.int8))
     pixels = flat.reshape(2, 3)
     assert content_key(pixels.T) == content_key(np.ascontiguousarray(pixels.T))
-    assert content_key(tmp_path / "nowhere").startswith("missing:")
+    assert content_key(tmp_path / "outlier").startswith("missing:")
     assert content_key("\ud800")  # a lone surrogate from a broken file
 
 

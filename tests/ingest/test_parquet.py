@@ -27,23 +27,23 @@ def test_imagefolder_with_parquet(tmp_path):
 def test_parquet_keeps_labels_as_decimal_text(tmp_path):
     columns = {"text": ["a", "b", None], "label": pa.array([10, 9, None], pa.int32())}
     found = read(parquet(tmp_path / "a.parquet", **columns))
-    assert found.given == ["10", "9", None]
+    assert found.original == ["10", "9", None]
     assert found.classes == ["9", "10"]
     assert found.items == ["a", "b", ""]
     assert found.problems == {2: "empty text"}
 
 
 @pytest.mark.parametrize(
-    ("column", "given"),
+    ("column", "original"),
     [
         (pa.array([1.0, None, 2.0, float("nan")]), ["1", None, "2", None]),
         (pa.array([True, None, False, True]), ["True", None, "False", "True"]),
         (pa.array(["é", None, "b", ""]).dictionary_encode(), ["é", None, "b", None]),
     ],
 )
-def test_parquet_label_types(tmp_path, column, given):
+def test_parquet_label_types(tmp_path, column, original):
     found = read(parquet(tmp_path / "a.parquet", v=[1, 1, 2, 3], label=column))
-    assert found.given == given
+    assert found.original == original
 
 
 def test_parquet_image_pairs_and_bytes(tmp_path):
@@ -131,10 +131,10 @@ def test_the_type_of_the_labels_is_restored(tmp_path, column, labels, expected):
     source = parquet(tmp_path / "a.parquet", v=pa.array([1, 1, None, 2]), label=column)
     before = source.read_bytes()
     table = pq.read_table(relabel(source, tmp_path / "out", labels, "parquet"))
-    assert table.column_names == ["v", "label", "given_label"]
+    assert table.column_names == ["v", "label", "original_label"]
     assert table["label"].to_pylist() == expected
-    assert table["given_label"].to_pylist() == column.to_pylist()
-    assert table["label"].type == table["given_label"].type == column.type
+    assert table["original_label"].to_pylist() == column.to_pylist()
+    assert table["label"].type == table["original_label"].type == column.type
     assert table["v"].type == pa.int64()
     assert source.read_bytes() == before
 
@@ -172,7 +172,7 @@ def test_csv_as_parquet_has_numbers_but_labels_as_text(tmp_path):
     assert table["v"].to_pylist() == [1.0, None]
     assert table["c"].to_pylist() == ["x", "y"]
     assert table["label"].to_pylist() == ["1", "1"]
-    assert table["given_label"].to_pylist() == ["007", "1"]
+    assert table["original_label"].to_pylist() == ["007", "1"]
 
 
 def test_imagefolder_with_parquet_is_written_back(tmp_path):
@@ -182,5 +182,5 @@ def test_imagefolder_with_parquet_is_written_back(tmp_path):
     parquet(source / "metadata.parquet", file_name=["a.png", "b.png"], label=[0, 1], n=[5, None])
     out = relabel(source, tmp_path / "out", ["1", "1"], "folder", keep=[False, True])
     rows = pq.read_table(out / "metadata.parquet").to_pylist()
-    assert rows == [{"file_name": "b.png", "label": 1, "n": None, "given_label": 1}]
+    assert rows == [{"file_name": "b.png", "label": 1, "n": None, "original_label": 1}]
     assert sorted(path.name for path in out.iterdir()) == ["b.png", "metadata.parquet"]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from colafier.ingest.read import Collection, read
+from colafier.ingest.read import Dataset, read
 
 
 def png(shade):
@@ -41,7 +41,7 @@ def test_class_folders(folder):
     found = read(folder)
     assert (found.layout, found.kind, found.label_column) == ("folder", "image", None)
     assert found.names == ["Käfer/deep/er/x.png", "dog/a.png", "dog/b.PNG"]
-    assert found.given == ["Käfer", "dog", "dog"]
+    assert found.original == ["Käfer", "dog", "dog"]
     assert found.items == [folder / name for name in found.names]
     assert found.classes == ["Käfer", "dog"]
     assert found.problems == {}
@@ -116,8 +116,8 @@ def test_a_label_column_makes_no_sense_for_class_folders(folder):
 
 def test_images_without_labels_can_be_anywhere(folder):
     put(folder / "loose.jpg", png(7))
-    found = read(folder, labelled=False)
-    assert dict(zip(found.names, found.given, strict=True))["loose.jpg"] is None
+    found = read(folder, labeled=False)
+    assert dict(zip(found.names, found.original, strict=True))["loose.jpg"] is None
     assert len(found) == 4
 
 
@@ -143,7 +143,7 @@ def check_imagefolder(tmp_path, name, write):
     found = read(tmp_path)
     assert (found.layout, found.kind, found.label_column) == ("imagefolder", "image", "Label")
     assert found.names == ["img/1.png", "img/0.png", "img/5.png"]
-    assert found.given == ["1", "0", "1"]
+    assert found.original == ["1", "0", "1"]
     assert found.items[0] == tmp_path / "img" / "1.png"
     assert found.problems == {2: "missing file"}
     assert "columns not used: caption" in found.describe()
@@ -173,20 +173,20 @@ def test_csv_of_each_writer(tmp_path, separator, mark, end):
     found = read(put(tmp_path / "a.csv", text))
     assert (found.layout, found.kind, found.label_column) == ("csv", "text", "label")
     assert found.items == ["Grüße, du; da", "two\nlines\there", "x"]
-    assert found.given == ["007", "1", "NA"]
+    assert found.original == ["007", "1", "NA"]
     assert found.names == ["0", "1", "2"]
 
 
 def test_tsv_may_have_commas_in_its_header(tmp_path):
     found = read(put(tmp_path / "a.tsv", "text\tlabel\t,,,\na\tx\t1\nb\ty\t2\n"))
-    assert found.given == ["x", "y"]
+    assert found.original == ["x", "y"]
 
 
 def test_only_empty_cells_and_those_named_are_missing_labels(tmp_path):
     path = put(tmp_path / "a.csv", "x,label\n1,NA\n2,\n3,nan\n4,?\n5,None\n")
-    assert read(path).given == ["NA", None, "nan", "?", "None"]
+    assert read(path).original == ["NA", None, "nan", "?", "None"]
     found = read(path, missing=["?", "None"])
-    assert found.given == ["NA", None, "nan", None, None]
+    assert found.original == ["NA", None, "nan", None, None]
     assert "3 rows without a label" in found.describe()
 
 
@@ -343,8 +343,8 @@ def test_decimal_commas(tmp_path):
 
 
 def test_a_table_without_labels_can_be_read_for_prediction(tmp_path):
-    found = read(put(tmp_path / "a.csv", "v,w\n1,2\n3,4\n"), labelled=False)
-    assert found.given == [None, None]
+    found = read(put(tmp_path / "a.csv", "v,w\n1,2\n3,4\n"), labeled=False)
+    assert found.original == [None, None]
     assert found.label_column is None
     assert found.item_columns == ("v", "w")
 
@@ -363,7 +363,7 @@ def test_npz_vectors(tmp_path):
     assert (found.layout, found.kind) == ("npz", "vector")
     assert (found.item_columns, found.label_column) == (("X",), "y")
     assert found.items.dtype == np.float32
-    assert found.given == ["é", "b", "b", "b", None, "b"]
+    assert found.original == ["é", "b", "b", "b", None, "b"]
     assert found.problems == dict.fromkeys((1, 2, 3), "not finite"), "1e300 is beyond float32"
 
 
@@ -371,11 +371,11 @@ def test_npz_images_and_names_that_were_asked_for(tmp_path):
     images = np.arange(2 * 3 * 4 * 3, dtype=np.uint8).reshape(2, 3, 4, 3)
     path = npz(tmp_path / "a.npz", pixels=images, kind=[1, 0], X=np.zeros((2, 1)), y=[1, 1])
     found = read(path, image="pixels", label="kind")
-    assert (found.kind, found.given) == ("image", ["1", "0"])
+    assert (found.kind, found.original) == ("image", ["1", "0"])
     assert np.array_equal(found.items, images)
-    gray = read(npz(tmp_path / "b.npz", x=images[..., 0], labels=[-1, 5]), labelled=False)
+    gray = read(npz(tmp_path / "b.npz", x=images[..., 0], labels=[-1, 5]), labeled=False)
     assert gray.items.shape == (2, 3, 4)
-    assert read(npz(tmp_path / "c.npz", x=images), labelled=False).given == [None, None]
+    assert read(npz(tmp_path / "c.npz", x=images), labeled=False).original == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_a_file_that_is_no_npz_is_never_unpickled(tmp_path):
 def test_keys_are_of_the_content(folder):
     found = read(folder)
     assert found.content_keys() == [hashlib.sha256(p.read_bytes()).hexdigest() for p in found.items]
-    text = Collection(folder, "csv", "text", ["0"], ["a"], ["Grüße"])
+    text = Dataset(folder, "csv", "text", ["0"], ["a"], ["Grüße"])
     assert text.content_keys() == [hashlib.sha256("Grüße".encode()).hexdigest()]
 
 

@@ -151,7 +151,7 @@ def test_wrong_calls_are_refused(folder, tmp_path):
     texts = put(tmp_path / "a.csv", "text,label\nu,a\nv,b\n")
     with pytest.raises(ValueError, match="text rows are not written as folder: use csv"):
         write(texts, ["a", "b"], tmp_path / "out", "folder")
-    unlabelled = read(texts, text="label", labelled=False)
+    unlabelled = read(texts, text="label", labeled=False)
     assert unlabelled.label_column is None
     with pytest.raises(ValueError, match="was read without labels"):
         write_back(unlabelled, ["a", "b"], [True, True], tmp_path / "out", "csv", True)
@@ -160,11 +160,11 @@ def test_wrong_calls_are_refused(folder, tmp_path):
 def test_class_folders_as_csv_can_be_read_again(folder, tmp_path):
     done = write(folder, ["cat", None, "cat", "dog"], tmp_path / "o", "csv", keep=[1, 1, 1, 0])
     assert done.path == tmp_path / "o.csv"
-    again = read(done.path, labelled=False)
+    again = read(done.path, labeled=False)
     assert again.kind == "image"
-    assert again.given == ["cat", None, "cat"]
+    assert again.original == ["cat", None, "cat"]
     assert again.items == [folder / "cat/a.png", folder / "cat/sub/é.png", folder / "dog/a.png"]
-    assert again.frame["given_label"].tolist() == ["cat", "cat", "dog"]
+    assert again.frame["original_label"].tolist() == ["cat", "cat", "dog"]
 
 
 # folders with metadata
@@ -181,7 +181,7 @@ def test_imagefolder_keeps_names_metadata_and_stays_inside(tmp_path):
     assert tree(tmp_path / "in") == {k[3:]: v for k, v in before.items()}
     out = tree(tmp_path / "out")
     assert out.pop("metadata.csv").decode() == (
-        "file_name,label,n,given_label\n"
+        "file_name,label,n,original_label\n"
         "img/a.png,y,1.50,x\nb.png,x,NA,y\nsecret.png,,,x\nb.png,y,9,y\n"
     )
     assert out == {"img/a.png": png(9), "b.png": png(5), "secret.png": png(13)}
@@ -196,8 +196,8 @@ def test_no_image_takes_the_place_of_the_metadata(tmp_path):
     done = write(source, ["0", "2"], tmp_path / "out", "folder")
     lines = (done.path / "metadata.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [
-        {"file_name": "a.png", "label": 0, "given_label": 1},
-        {"file_name": "metadata_2.jsonl", "label": 2, "given_label": 0},
+        {"file_name": "a.png", "label": 0, "original_label": 1},
+        {"file_name": "metadata_2.jsonl", "label": 2, "original_label": 0},
     ]
 
 
@@ -221,7 +221,7 @@ def test_csv_is_changed_in_its_labels_alone(tmp_path, separator, suffix):
     done = write(source, labels, tmp_path / "out", "csv", keep=keep, missing=["?"])
     assert done.path == tmp_path / f"out{suffix}"
     assert (done.rows, done.excluded) == (3, 1)
-    rows[0] = [*rows[0], "given_label"]
+    rows[0] = [*rows[0], "original_label"]
     rows[1] = ["0", "1", rows[1][2], "1.50", "007"]
     rows[2] = [*rows[2], "?"]
     rows[4] = [*rows[4], "007"]
@@ -236,16 +236,16 @@ def test_image_paths_of_a_csv_stay_valid(tmp_path):
     far = put(tmp_path / "far.png", png(2))
     source = put(tmp_path / "in" / "a.csv", f"image,label\na.png,x\n{far},y\n,x\n")
     done = write(source, ["y", "y", "x"], tmp_path / "other" / "b", "csv")
-    again = read(done.path, labelled=False)
+    again = read(done.path, labeled=False)
     assert again.items == [tmp_path / "in" / "a.png", far, None]
 
 
-def test_a_second_run_keeps_the_first_given_labels(tmp_path):
+def test_a_second_run_keeps_the_first_original_labels(tmp_path):
     source = put(tmp_path / "a.csv", "v,label\n1,x\n2,y\n")
     first = write(source, ["y", "y"], tmp_path / "b", "csv").path
-    second = write(first, ["y", "x"], tmp_path / "c", "csv", features=["v"], label="given_label")
+    second = write(first, ["y", "x"], tmp_path / "c", "csv", features=["v"], label="original_label")
     assert second.path.read_text().splitlines() == [
-        "v,label,given_label,given_label_2",
+        "v,label,original_label,original_label_2",
         "1,y,y,x",
         "2,y,x,y",
     ]
@@ -275,8 +275,8 @@ def test_npz_keeps_types_and_other_arrays(tmp_path):
     )
     with np.load(done.path) as found:
         assert found["y"].tolist() == [4, -1]
-        assert found["y"].dtype == found["given_label"].dtype == np.int16
-        assert found["given_label"].tolist() == [3, -1]
+        assert found["y"].dtype == found["original_label"].dtype == np.int16
+        assert found["original_label"].tolist() == [3, -1]
         assert np.array_equal(found["X"], x[:2]), "in double precision, as it was"
         assert found["rows"].tolist() == [7, 8]
         assert found["v"] == 1

@@ -11,26 +11,26 @@ from colafier.nets import net_factory
 from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
 from colafier.training.optimizers import OptimizerSettings
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 ROWS, CLASSES = 60, 3
-GIVEN = torch.arange(ROWS) % CLASSES
+OBSERVED = torch.arange(ROWS) % CLASSES
 Kind = TypeVar("Kind", bound=Method)
 
 
 def ready(
-    method: Kind, epochs: int = 6, given: Tensor = GIVEN, trusted: Tensor | None = None
-) -> tuple[Kind, Rows]:
+    method: Kind, epochs: int = 6, observed: Tensor = OBSERVED, trusted: Tensor | None = None
+) -> tuple[Kind, TrainingSet]:
     """The method after `setup`, and its rows, which are one batch."""
-    x = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(1)) + GIVEN[:, None]
+    x = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(1)) + OBSERVED[:, None]
     settings = {"view_names": method.views, "batch_size": ROWS, "trusted": trusted}
-    rows = Rows(x, given, CLASSES, **settings)  # type: ignore[arg-type]
+    rows = TrainingSet(x, observed, CLASSES, **settings)  # type: ignore[arg-type]
     torch.manual_seed(0)
     method.setup(net_factory("mlp", rows.row_shape, CLASSES), rows, epochs)
     return method, rows
 
 
-def walk(method: Method, rows: Rows, epochs: Sequence[int]) -> None:
+def run_pass(method: Method, rows: TrainingSet, epochs: Sequence[int]) -> None:
     """Train for these epochs, as the trainer does."""
     engine = Engine(method, OptimizerSettings(), Processes())
     for epoch in epochs:
@@ -46,7 +46,9 @@ def says(classes: Tensor, sure: float) -> Tensor:
     return sure * one + (1 - sure) / (CLASSES - 1) * (1 - one)
 
 
-def act(method: Method, net: Any, rows: Rows, script: Sequence[Tensor], epoch: int = 0) -> None:
+def act(
+    method: Method, net: Any, rows: TrainingSet, script: Sequence[Tensor], epoch: int = 0
+) -> None:
     """Epochs without training: after each, the net predicts what the script has for it.
 
     The bias of the net's head is the number of its place in the script.
@@ -62,7 +64,7 @@ def act(method: Method, net: Any, rows: Rows, script: Sequence[Tensor], epoch: i
             torch.nn.init.constant_(net.head.bias, place)
 
 
-def batch_at(method: Method, rows: Rows, epoch: int) -> Batch:
+def batch_at(method: Method, rows: TrainingSet, epoch: int) -> Batch:
     """The first batch of an epoch."""
     return next(iter(rows.batches(next(iter(method.passes(epoch, rows))), epoch, 0)))
 
@@ -73,18 +75,18 @@ def share_of(batch: Batch, rows: slice) -> Batch:
     return Batch(batch.index[rows], batch.y[rows], views, batch.epoch, batch.progress)
 
 
-class FakePeers:
+class FakeDistributed:
     """One of two processes: what the other says was recorded when it was alone with its rows."""
 
     def __init__(self, others: list[Tensor], first: bool) -> None:
         self.others = others
         self.first = first
 
-    def gather(self, t: Tensor) -> Tensor:
+    def all_gather(self, t: Tensor) -> Tensor:
         other = self.others.pop(0)
         return torch.cat([t.detach(), other] if self.first else [other, t.detach()])
 
-    def own(self, t: Tensor) -> Tensor:
+    def local_slice(self, t: Tensor) -> Tensor:
         raise NotImplementedError
 
 
@@ -94,11 +96,11 @@ class Recorder:
     def __init__(self) -> None:
         self.said: list[Tensor] = []
 
-    def gather(self, t: Tensor) -> Tensor:
+    def all_gather(self, t: Tensor) -> Tensor:
         self.said.append(t.detach())
         return t.detach()
 
-    def own(self, t: Tensor) -> Tensor:
+    def local_slice(self, t: Tensor) -> Tensor:
         return t
 
 
@@ -149,11 +151,11 @@ def joint_gradient(method: Method, batch: Batch, cut: int) -> Tensor:
     shares = [share_of(batch, slice(0, cut)), share_of(batch, slice(cut, len(batch)))]
     said = []
     for share in shares:
-        method.peers = Recorder()
+        method.distributed = Recorder()
         method.loss(share)
-        said.append(method.peers.said)
+        said.append(method.distributed.said)
     total = torch.zeros(())
     for i, share in enumerate(shares):
-        method.peers = FakePeers(said[1 - i], first=i == 0)
+        method.distributed = FakeDistributed(said[1 - i], first=i == 0)
         total = total + gradient(method, share) * len(share) / len(batch)
     return total

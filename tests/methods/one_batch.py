@@ -7,7 +7,7 @@ from torch import Tensor
 
 from colafier.methods.contract import Batch, Method
 from colafier.nets import net_factory
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 ROWS, CLASSES = 40, 4
 Kind = TypeVar("Kind", bound=Method)
@@ -16,9 +16,9 @@ Kind = TypeVar("Kind", bound=Method)
 def ready(method: Kind, epoch: int = 0, epochs: int = 200) -> tuple[Kind, Batch]:
     """The method after `setup`, and all rows as a batch at the begin of an epoch."""
     g = torch.Generator().manual_seed(1)
-    given = torch.arange(ROWS) % CLASSES
-    x = torch.randn(ROWS, 5, generator=g) + given[:, None]
-    rows = Rows(x, given, CLASSES, view_names=method.views, batch_size=ROWS)
+    observed = torch.arange(ROWS) % CLASSES
+    x = torch.randn(ROWS, 5, generator=g) + observed[:, None]
+    rows = TrainingSet(x, observed, CLASSES, view_names=method.views, batch_size=ROWS)
     torch.manual_seed(0)
     method.setup(net_factory("mlp", rows.row_shape, CLASSES), rows, epochs)
     part = next(iter(method.passes(0, rows)))

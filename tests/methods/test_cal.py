@@ -5,26 +5,36 @@ from math import log, sqrt
 
 import pytest
 import torch
-from in_phases import CLASSES, GIVEN, ROWS, assert_minimizes, batch_at, gradient, ready, slope, walk
+from in_phases import (
+    CLASSES,
+    OBSERVED,
+    ROWS,
+    assert_minimizes,
+    batch_at,
+    gradient,
+    ready,
+    run_pass,
+    slope,
+)
 from torch import Tensor
 
 from colafier.methods.cal import CAL, covariance
 from colafier.methods.contract import Batch
 
-NOISY = torch.where(torch.arange(ROWS) % 4 == 0, (GIVEN + 1) % CLASSES, GIVEN)
+NOISY = torch.where(torch.arange(ROWS) % 4 == 0, (OBSERVED + 1) % CLASSES, OBSERVED)
 
 
 def second(**settings: float) -> tuple[CAL, Tensor, Batch]:
     """The method as its second net begins, with proxies that are the clean labels."""
-    method, rows = ready(CAL(proxy_epochs=1, warmup=0, ramp=1, **settings), given=NOISY)  # type: ignore[arg-type]
-    method.proxies.values.copy_(GIVEN)
+    method, rows = ready(CAL(proxy_epochs=1, warmup=0, ramp=1, **settings), observed=NOISY)  # type: ignore[arg-type]
+    method.proxies.values.copy_(OBSERVED)
     batch = batch_at(method, rows, 1)
     return method, method.net(batch.x).softmax(1), batch
 
 
 def slow_covariance(p: Tensor, batch: Batch) -> Tensor:
     """The paper's form: within proxy classes, with both sides centered, weighted by the class."""
-    losses, proxies = -(p + 1e-5).log(), GIVEN[batch.index]
+    losses, proxies = -(p + 1e-5).log(), OBSERVED[batch.index]
     total = torch.zeros(())
     for i in range(CLASSES):
         members = [n for n in range(ROWS) if proxies[n] == i]
@@ -47,7 +57,7 @@ def slow_peer(p: Tensor, shares: list[float]) -> Tensor:
 
 def test_covariance_class_by_class() -> None:
     method, p, batch = second()
-    got = covariance(-(p + 1e-5).log(), batch.y, method.flips[GIVEN[batch.index]]).mean()
+    got = covariance(-(p + 1e-5).log(), batch.y, method.flips[OBSERVED[batch.index]]).mean()
     torch.testing.assert_close(got, slow_covariance(p, batch), rtol=1e-3, atol=1e-6)
 
 
@@ -59,12 +69,12 @@ def test_loss_of_the_second_net_row_by_row() -> None:
 
 
 def test_the_first_net_takes_the_root_of_the_label_shares() -> None:
-    given = torch.where(torch.arange(ROWS) < 36, 0, GIVEN)
-    method, rows = ready(CAL(proxy_epochs=3, warmup=0, ramp=1), given=given)
+    observed = torch.where(torch.arange(ROWS) < 36, 0, OBSERVED)
+    method, rows = ready(CAL(proxy_epochs=3, warmup=0, ramp=1), observed=observed)
     batch = batch_at(method, rows, 1)
     p = method.first(batch.x).softmax(1)
     ce = -sum((p[n, y] + 1e-8).log() for n, y in enumerate(batch.y.tolist())) / ROWS
-    roots = [sqrt(count) for count in given.bincount().tolist()]
+    roots = [sqrt(count) for count in observed.bincount().tolist()]
     assert_minimizes(method, batch, ce - 2 * slow_peer(p, roots))
 
 
@@ -78,8 +88,8 @@ def test_the_peer_term_of_each_net_rises_from_its_begin() -> None:
     assert method.corrects
 
 
-def test_proxies_are_sure_given_labels_and_guesses_elsewhere() -> None:
-    method, rows = ready(CAL(proxy_epochs=2, sure=1.0), given=NOISY)
+def test_proxies_are_sure_observed_labels_and_predictions_elsewhere() -> None:
+    method, rows = ready(CAL(proxy_epochs=2, sure=1.0), observed=NOISY)
     assert method.loss(batch_at(method, rows, 0))
     assert method.proxies.take_staged() is None
     batch = batch_at(method, rows, 1)
@@ -94,7 +104,7 @@ def test_proxies_are_sure_given_labels_and_guesses_elsewhere() -> None:
         assert int(staged[1][n]) == (y if sure else int(p[n].argmax()))
 
 
-def test_a_sure_given_label_is_its_proxy_though_it_is_not_the_guess() -> None:
+def test_a_sure_observed_label_is_its_proxy_though_it_is_not_the_prediction() -> None:
     method, rows = ready(CAL(proxy_epochs=1, sure=3.0))
     batch = batch_at(method, rows, 0)
     with torch.no_grad():
@@ -108,10 +118,10 @@ def test_a_sure_given_label_is_its_proxy_though_it_is_not_the_guess() -> None:
 
 def test_trusted_rows_are_their_own_proxy() -> None:
     trusted = torch.arange(ROWS) < 20
-    method, rows = ready(CAL(proxy_epochs=1), given=NOISY, trusted=trusted)
+    method, rows = ready(CAL(proxy_epochs=1), observed=NOISY, trusted=trusted)
     with torch.no_grad():
         method.first.head.bias.copy_(torch.tensor([50.0, 0.0, 0.0]))
-    walk(method, rows, [0])
+    run_pass(method, rows, [0])
     assert torch.equal(method.proxies.values[trusted], NOISY[trusted])
     assert (method.proxies.values[~trusted] == 0).all()
     list(method.passes(1, rows))  # a class may have few proxies, or none
@@ -124,21 +134,21 @@ def test_first_the_first_net_learns_then_the_second() -> None:
     rates = [next(iter(method.passes(epoch, rows))).lr_scale for epoch in (0, 1)]
     assert rates == [None, 0.1]  # proxies are read at a low rate
     untouched = method.net.head.weight.detach().clone()
-    walk(method, rows, [0, 1])
+    run_pass(method, rows, [0, 1])
     assert method.deployed() is method.first
     assert torch.equal(method.net.head.weight, untouched)
-    walk(method, rows, [2])
+    run_pass(method, rows, [2])
     assert method.deployed() is method.net
     assert not torch.equal(method.net.head.weight, untouched)
 
 
 def test_a_run_that_goes_on_for_much_longer_stays_with_the_second_net() -> None:
-    short, rows = ready(CAL(), epochs=5, given=NOISY)
-    walk(short, rows, range(5))
-    method, _ = ready(CAL(), epochs=15, given=NOISY)
+    short, rows = ready(CAL(), epochs=5, observed=NOISY)
+    run_pass(short, rows, range(5))
+    method, _ = ready(CAL(), epochs=15, observed=NOISY)
     method.load_state_dict(short.state_dict())
     assert method.resolved()["proxy_epochs"] == 6
-    walk(method, rows, [5])
+    run_pass(method, rows, [5])
     assert method.deployed() is method.net
     assert not torch.equal(method.net.head.weight, short.net.head.weight)
     assert torch.equal(method.first.head.weight, short.first.head.weight)
@@ -146,12 +156,12 @@ def test_a_run_that_goes_on_for_much_longer_stays_with_the_second_net() -> None:
     assert next(iter(method.passes(5, rows))).lr_scale is None
 
 
-def test_given_labels_count_by_their_proxy_only() -> None:
+def test_observed_labels_count_by_their_proxy_only() -> None:
     """Loss less covariance is the loss of the labels that rows with this proxy have on average."""
     method, _, batch = second(peer_weight=0.0)
     with torch.no_grad():
         method.net.head.weight.mul_(0.1)  # far from where the small constants matter
-    soft = method.flips[GIVEN[batch.index]]
+    soft = method.flips[OBSERVED[batch.index]]
     expected = slope(method, torch.nn.functional.cross_entropy(method.net(batch.x), soft))
     torch.testing.assert_close(gradient(method, batch), expected, rtol=1e-3, atol=1e-4)
 

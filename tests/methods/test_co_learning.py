@@ -5,7 +5,7 @@ from math import exp, log
 
 import pytest
 import torch
-from in_phases import FakePeers, Recorder, share_of
+from in_phases import FakeDistributed, Recorder, share_of
 from one_batch import ROWS, ready
 from torch import Tensor
 
@@ -63,14 +63,14 @@ def test_labels_of_mixes_row_by_row() -> None:
     assert value == pytest.approx(total / ROWS, rel=1e-4)
 
 
-class Sharing(FakePeers):
+class Sharing(FakeDistributed):
     """As its base, and it knows its part of what was gathered last."""
 
-    def gather(self, t: Tensor) -> Tensor:
+    def all_gather(self, t: Tensor) -> Tensor:
         self.rows = len(t)
-        return super().gather(t)
+        return super().all_gather(t)
 
-    def own(self, t: Tensor) -> Tensor:
+    def local_slice(self, t: Tensor) -> Tensor:
         return t[: self.rows] if self.first else t[-self.rows :]
 
 
@@ -90,12 +90,12 @@ def test_two_processes_learn_from_pairs_what_one_does(name: str) -> None:
     value, expected = learned(batch)
     said = []
     for share in shares:
-        method.peers = Recorder()
+        method.distributed = Recorder()
         loss(share)
-        said.append(method.peers.said)
+        said.append(method.distributed.said)
     total = {k: torch.zeros_like(slope) for k, slope in expected.items()}
     for i, share in enumerate(shares):
-        method.peers = Sharing(said[1 - i], first=i == 0)
+        method.distributed = Sharing(said[1 - i], first=i == 0)
         part, slopes = learned(share)
         torch.testing.assert_close(part, value)
         for k, slope in slopes.items():

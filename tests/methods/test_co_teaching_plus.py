@@ -11,8 +11,8 @@ from colafier.methods.co_teaching_plus import CoTeachingPlus
 def test_loss_row_by_row() -> None:
     method, batch = ready(CoTeachingPlus(noise_rate=0.4), epoch=30)
     logits = [net(batch.x) for net in method.net]
-    guesses = [some.argmax(1).tolist() for some in logits]
-    disputed = [i for i in range(ROWS) if guesses[0][i] != guesses[1][i]]
+    predictions = [some.argmax(1).tolist() for some in logits]
+    disputed = [i for i in range(ROWS) if predictions[0][i] != predictions[1][i]]
     first, second = (row_losses(some, batch.y) for some in logits)
     by_first, by_second = (smallest(losses, disputed, 0.4) for losses in (first, second))
     assert 0 < len(by_first) < len(disputed) < ROWS

@@ -7,27 +7,29 @@ import torch
 from torch import Tensor, nn
 
 from colafier.core.config import VARIANTS
-from colafier.core.relabel import ClassFloor
+from colafier.core.relabel import ClassPriorFloor
 from colafier.methods.colafier import CoLafier
 from colafier.methods.contract import Batch
 from colafier.methods.row_table import RowTable
 from colafier.nets import net_factory
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 ROWS, CLASSES = 48, 3
 
 
-def rows(kind: str = "vectors", views: tuple[str, ...] = ("weak", "strong")) -> Rows:
+def rows(kind: str = "vectors", views: tuple[str, ...] = ("weak", "strong")) -> TrainingSet:
     g = torch.Generator().manual_seed(1)
-    given = torch.arange(ROWS) % CLASSES
+    observed = torch.arange(ROWS) % CLASSES
     if kind == "vectors":
-        x = torch.randn(ROWS, 5, generator=g) + given[:, None]
+        x = torch.randn(ROWS, 5, generator=g) + observed[:, None]
     else:
         x = torch.randint(0, 256, (ROWS, 1, 8, 8), generator=g).to(torch.uint8)
-    return Rows(x, given, CLASSES, view_names=views, batch_size=ROWS)
+    return TrainingSet(x, observed, CLASSES, view_names=views, batch_size=ROWS)
 
 
-def ready(kind: str = "vectors", epochs: int = 10, **settings: Any) -> tuple[CoLafier, Rows, Batch]:
+def ready(
+    kind: str = "vectors", epochs: int = 10, **settings: Any
+) -> tuple[CoLafier, TrainingSet, Batch]:
     """A method set up for these rows, and its first batch."""
     torch.manual_seed(0)
     method = CoLafier(warmup=2, ramp=3, **settings)
@@ -64,17 +66,17 @@ def test_totals_after_warm_up_row_by_row() -> None:
     for view in batch.views:
         features = method.dis.encode(view)
         z, dis = method.dis.judge(features, batch.y)
-        _, dis_wrong = method.dis.judge(features, wrong)
-        both = (method.gen(view), dis, dis_wrong)
+        _, dis_other = method.dis.judge(features, wrong)
+        both = (method.gen(view), dis, dis_other)
         judged.append([logits.detach().softmax(1) for logits in both])
         scores = torch.tensor([slow_lid(z.detach(), i, 5) for i in range(len(z))])
         low, high = scores.quantile(0.001), scores.quantile(level)
         w.append([min(max(float((high - s) / (high - low)), 0), 1) for s in scores])
     for i, y in enumerate(batch.y.tolist()):
         w_clean, w_hard = min(w[0][i], w[1][i]), abs(w[0][i] - w[1][i])
-        for gen, dis, dis_wrong in judged:
-            ce = [-float(p[i, y].log()) for p in (gen, dis, dis_wrong)]
-            gce = [(1 - float(p[i, y]) ** 0.7) / 0.7 for p in (gen, dis, dis_wrong)]
+        for gen, dis, dis_other in judged:
+            ce = [-float(p[i, y].log()) for p in (gen, dis, dis_other)]
+            gce = [(1 - float(p[i, y]) ** 0.7) / 0.7 for p in (gen, dis, dis_other)]
             clean_gen += w_clean * ce[0]
             clean_dis += w_clean * (ce[1] + 0.5 * ce[2])
             hard_gen += w_hard * gce[0]
@@ -97,7 +99,7 @@ def test_warm_up_is_cross_entropy_and_runs_each_backbone_once() -> None:
     terms = method.loss(batch)
     assert set(terms) == {"clean_gen", "clean_dis"}
     assert calls == {"gen": [2 * len(batch)], "dis": [2 * len(batch)]}
-    for table in (method.labels, method.wishes.wanted):
+    for table in (method.labels, method.patience.wanted):
         assert table.take_staged() is None
 
 
@@ -136,7 +138,7 @@ def test_single_view_weighs_by_the_original_rows_and_has_no_hard_weight() -> Non
     ("name", "paper", "authors"),
     [
         ("joined_views", False, True),  # facts row 7
-        ("soft_guess", True, False),  # 10
+        ("soft_prediction", True, False),  # 10
         ("weight_quantile", 0.05, 0.5),  # 16
         ("update_quantile", 0.5, 0.05),  # 17
         ("consistency_on", "probabilities", "logits"),  # 37
@@ -190,7 +192,7 @@ def wanted(method: CoLafier, batch: Batch, epoch: int) -> Tensor:
 
 
 def test_a_move_must_be_wanted_in_as_many_epochs_as_patience_says() -> None:
-    method, _, batch = ready(patience=2, class_floor=0.0, threshold=-1.0, holdout=False)
+    method, _, batch = ready(patience=2, class_prior_floor=0.0, threshold=-1.0, holdout=False)
     method.gen = Stubborn(1)  # type: ignore[assignment]
     after_one, after_two = wanted(method, batch, 6), wanted(method, batch, 7)
     assert torch.equal(after_one, batch.y)
@@ -199,16 +201,16 @@ def test_a_move_must_be_wanted_in_as_many_epochs_as_patience_says() -> None:
 
 
 def test_a_label_moves_only_to_the_class_that_the_gate_allows() -> None:
-    method, _, batch = ready(patience=1, class_floor=0.0, threshold=-1.0)
+    method, _, batch = ready(patience=1, class_prior_floor=0.0, threshold=-1.0)
     method.gen = Stubborn(1)  # type: ignore[assignment]
     assert torch.equal(wanted(method, batch, 7), batch.y)
     method.allowed.values.fill_(1)
     assert (wanted(method, batch, 8) != batch.y).any()
 
 
-def test_trusted_rows_keep_their_label_whatever_is_guessed() -> None:
-    method, train, batch = ready(patience=1, class_floor=0.0, threshold=-1.0, holdout=False)
-    method.labels = RowTable(train.given, trusted=torch.ones(ROWS, dtype=torch.bool))
+def test_trusted_rows_keep_their_label_whatever_is_predicted() -> None:
+    method, train, batch = ready(patience=1, class_prior_floor=0.0, threshold=-1.0, holdout=False)
+    method.labels = RowTable(train.observed, trusted=torch.ones(ROWS, dtype=torch.bool))
     method.gen = Stubborn(1)  # type: ignore[assignment]
     assert torch.equal(wanted(method, batch, 7), batch.y)
 
@@ -227,24 +229,24 @@ def test_held_out_rows_are_never_trained_on_and_come_out() -> None:
     method.loss(next(iter(train.batches(part, 0, 0))))
     purified = method.purify(train)
     assert purified.labels.shape == purified.quality.shape == (train.n,)
-    assert torch.equal(purified.labels, train.given)  # too few rows to be evidence
+    assert torch.equal(purified.labels, train.observed)  # too few rows to be evidence
 
 
-def test_a_reopened_run_believes_the_given_labels_again() -> None:
+def test_a_reopened_run_believes_the_observed_labels_again() -> None:
     method, train, _ = ready()
     weight = next(method.parameters()).clone()
-    method.labels.values.copy_((train.given + 1) % train.num_classes)
+    method.labels.values.copy_((train.observed + 1) % train.num_classes)
     method.history.epochs.values += 1
-    method.reopen(train)
-    assert torch.equal(method.labels.values, train.given)
+    method.reset_beliefs(train)
+    assert torch.equal(method.labels.values, train.observed)
     assert not method.history.seen.any()
     assert torch.equal(next(method.parameters()), weight)
 
 
-def test_no_class_vanishes_from_the_guesses() -> None:
-    given = torch.arange(3).repeat(100)
+def test_no_class_vanishes_from_the_predictions() -> None:
+    observed = torch.arange(3).repeat(100)
     logits = torch.randn(300, 3) - torch.tensor([0.0, 2.0, 0.0])  # the second class is hardly seen
-    floor = ClassFloor(given, 3, 0.7)
+    floor = ClassPriorFloor(observed, 3, 0.7)
     assert int((floor(logits).argmax(1) == 1).sum()) < 50
     floor.fit(logits)
     assert int((floor(logits).argmax(1) == 1).sum()) == pytest.approx(70, abs=3)
@@ -252,15 +254,15 @@ def test_no_class_vanishes_from_the_guesses() -> None:
 
 
 def test_a_class_that_is_frequent_enough_is_not_lifted() -> None:
-    given = torch.arange(3).repeat(100)
-    floor = ClassFloor(given, 3, 0.7)
-    floor.fit(4 * nn.functional.one_hot(given, 3).float())
+    observed = torch.arange(3).repeat(100)
+    floor = ClassPriorFloor(observed, 3, 0.7)
+    floor.fit(4 * nn.functional.one_hot(observed, 3).float())
     assert floor.bias.max() == 0
 
 
 def test_the_deployed_classifier_has_the_lift() -> None:
-    method, train, _ = ready(class_floor=0.7)
-    method.class_floor.bias[1] = 50.0
+    method, train, _ = ready(class_prior_floor=0.7)
+    method.class_prior_floor.bias[1] = 50.0
     assert (train.predict(method.deployed()).argmax(1) == 1).all()
 
 

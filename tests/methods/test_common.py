@@ -21,7 +21,7 @@ from colafier.training.metrics import Metrics
 from colafier.training.optimizers import OptimizerSettings
 from colafier.training.records import History
 from colafier.training.trainer import fit
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 NAMES = methods.available()
 EPOCHS = 3
@@ -44,22 +44,22 @@ class Tiny:
             self.truth + torch.randint(1, num_classes, self.truth.shape, generator=g)
         ) % num_classes
         wrong = torch.rand(n + 50, generator=g) < noise
-        self.given = torch.where(wrong, other, self.truth)[:n]
+        self.observed = torch.where(wrong, other, self.truth)[:n]
         self.x, self.test_x = x[:n], x[n:]
         self.truth, self.test_labels = self.truth[:n], self.truth[n:]
         self.num_classes = num_classes
         self.net = "mlp" if kind == "vectors" else "convnet"
 
-    def rows(self, name: str, **settings: object) -> Rows:
-        given = settings.pop("given", self.given)
-        assert isinstance(given, Tensor)
+    def rows(self, name: str, **settings: object) -> TrainingSet:
+        observed = settings.pop("observed", self.observed)
+        assert isinstance(observed, Tensor)
         known = {"view_names": methods.build(name).views, "batch_size": 32, "flip": False}
-        return Rows(self.x, given, self.num_classes, **(known | settings))  # type: ignore[arg-type]
+        return TrainingSet(self.x, observed, self.num_classes, **(known | settings))  # type: ignore[arg-type]
 
     def fit(
         self,
         name: str,
-        rows: Rows | None = None,
+        rows: TrainingSet | None = None,
         *,
         epochs: int = EPOCHS,
         seed: int = 0,
@@ -70,11 +70,11 @@ class Tiny:
         precision: str = "float32",
         processes: Processes | None = None,
         **hyper: object,
-    ) -> tuple[Method, Rows, History]:
+    ) -> tuple[Method, TrainingSet, History]:
         """Train; `stop` is the epoch in which a person presses Ctrl-C."""
         rows = self.rows(name) if rows is None else rows
         method = methods.build(name, **hyper)
-        metrics = Metrics(self.truth, rows.given, self.test_x, self.test_labels, rows.normalize)
+        metrics = Metrics(self.truth, rows.observed, self.test_x, self.test_labels, rows.normalize)
 
         def score(method: Method, epoch: int) -> dict[str, float]:
             if epoch == stop:
@@ -98,7 +98,7 @@ class Tiny:
         return method, rows, history
 
 
-def assert_sound(method: Method, rows: Rows, history: History) -> None:
+def assert_sound(method: Method, rows: TrainingSet, history: History) -> None:
     """Finite terms and state, and purified labels that make sense."""
     for epoch in history.epochs:
         assert "loss" in epoch
@@ -108,12 +108,12 @@ def assert_sound(method: Method, rows: Rows, history: History) -> None:
     purified = method.purify(rows)
     assert purified.labels.shape == (rows.n,)
     assert purified.labels.dtype == torch.int64
-    labelled = rows.labelled
-    assert purified.labels[labelled].min() >= 0
+    labeled = rows.labeled
+    assert purified.labels[labeled].min() >= 0
     assert purified.labels.max() < rows.num_classes
     assert purified.quality.shape == (rows.n,)
-    assert purified.quality[labelled].min() >= 0
-    assert purified.quality[labelled].max() <= 1
+    assert purified.quality[labeled].min() >= 0
+    assert purified.quality[labeled].max() <= 1
     for name, column in purified.columns.items():
         assert len(column) == rows.n, name
     p = rows.predict(method.deployed())
@@ -213,14 +213,14 @@ def test_resumed_is_uninterrupted(name: str, tmp_path: Path) -> None:
 @every_method
 @pytest.mark.parametrize("epochs", [2, 24])  # the second is long enough for tables by epoch
 def test_a_finished_run_goes_on_with_decisions(name: str, epochs: int, tmp_path: Path) -> None:
-    if not methods.find(name).goes_on:
+    if not methods.find(name).can_warm_start:
         return
     tiny = Tiny(n=40)
     tiny.fit(name, folder=tmp_path, epochs=epochs)
-    decided = torch.where(torch.arange(40) < 6, tiny.truth, tiny.given)
+    decided = torch.where(torch.arange(40) < 6, tiny.truth, tiny.observed)
     decided[7] = -1  # excluded
     trusted = torch.arange(40) < 6
-    rows = tiny.rows(name, given=decided, trusted=trusted, came=tiny.given)
+    rows = tiny.rows(name, observed=decided, trusted=trusted, original=tiny.observed)
     longer = {"earlier": tmp_path / "checkpoint.pt", "epochs": epochs * 3 // 2}
     method, rows, history = tiny.fit(name, rows, **longer)
     assert len(history.epochs) == epochs * 3 // 2
@@ -247,8 +247,8 @@ def test_unusual_data(name: str, tiny: Tiny, batch_size: int) -> None:
 @every_method
 def test_rows_without_label(name: str) -> None:
     tiny = Tiny()
-    given = torch.where(torch.arange(97) % 4 == 0, -1, tiny.given)
-    assert_sound(*tiny.fit(name, tiny.rows(name, given=given)))
+    observed = torch.where(torch.arange(97) % 4 == 0, -1, tiny.observed)
+    assert_sound(*tiny.fit(name, tiny.rows(name, observed=observed)))
 
 
 @every_method
@@ -257,9 +257,9 @@ def test_trusted_rows_never_change(name: str) -> None:
     trusted = torch.arange(97) < 40
     rows = tiny.rows(name, trusted=trusted)
     method, _, _ = tiny.fit(name, rows, epochs=6)
-    assert torch.equal(method.purify(rows).labels[trusted], tiny.given[trusted])
+    assert torch.equal(method.purify(rows).labels[trusted], tiny.observed[trusted])
     if "labels" in (now := method.rows_now()):
-        assert torch.equal(now["labels"][trusted], tiny.given[trusted])
+        assert torch.equal(now["labels"][trusted], tiny.observed[trusted])
 
 
 @every_method
@@ -317,11 +317,14 @@ def states_on(processes: Processes) -> dict[str, list[dict[str, Tensor]]]:
     """What all processes have after training each method."""
     warnings.simplefilter("error")
     runs = {
-        f"{name} {kind}": processes.tell(state_on(processes, name, kind))
+        f"{name} {kind}": processes.all_gather_object(state_on(processes, name, kind))
         for name in NAMES
         for kind in ("vectors", "images")
     }
-    return runs | {f"{name} bare": processes.tell(bare_state_on(processes, name)) for name in NAMES}
+    return runs | {
+        f"{name} bare": processes.all_gather_object(bare_state_on(processes, name))
+        for name in NAMES
+    }
 
 
 def test_two_processes_agree() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from in_phases import (
     CLASSES,
-    GIVEN,
+    OBSERVED,
     ROWS,
     assert_minimizes,
     batch_at,
@@ -43,19 +43,19 @@ def test_loss_and_sieve_row_by_row() -> None:
 def test_first_it_is_cross_entropy_then_the_peer_term_rises_then_rows_are_sieved() -> None:
     method, rows = ready(CORES2(warmup=2), epochs=20)
     assert method.resolved() == {"warmup": 2, "ramp": 6, "sieve": 6}
-    peers, kept = [], []
+    distributed, kept = [], []
     with torch.no_grad():
         method.net.head.weight.mul_(8)
     batch = batch_at(method, rows, 0)
     for epoch in (0, 2, 4, 5, 6, 7, 19):
         terms = method.loss(replace(batch, epoch=epoch))
-        peers.append(float(terms["peer"].detach()))
+        distributed.append(float(terms["peer"].detach()))
         kept.append(float(terms["kept"]))
-    assert peers[:2] == [0, 0]
-    assert peers[3] < peers[2] < 0
+    assert distributed[:2] == [0, 0]
+    assert distributed[3] < distributed[2] < 0
     assert kept[:4] == [1, 1, 1, 1]
     assert max(kept[4:]) < 1
-    assert peers[5] == pytest.approx(peers[6])
+    assert distributed[5] == pytest.approx(distributed[6])
 
 
 def test_the_warm_up_does_not_shrink_and_the_sieve_waits_for_it() -> None:
@@ -67,9 +67,9 @@ def test_the_warm_up_does_not_shrink_and_the_sieve_waits_for_it() -> None:
 def test_a_batch_that_keeps_nothing_is_harmless() -> None:
     method, rows = ready(CORES2(sieve=0))
     batch = batch_at(method, rows, 3)
-    guess = method.net(batch.x).argmax(1)
+    prediction = method.net(batch.x).argmax(1)
     wrong = share_of(replace(batch, y=method.net(batch.x).argmin(1)), slice(0, 5))
-    assert (wrong.y != guess[:5]).all()
+    assert (wrong.y != prediction[:5]).all()
     assert float(method.loss(wrong)["kept"]) == 0
     assert gradient(method, wrong).abs().max() == 0
 
@@ -91,7 +91,7 @@ def test_rows_that_a_person_decided_are_kept_though_their_label_does_not_fit() -
 def test_label_shares_are_those_of_kept_rows_and_sum_to_one() -> None:
     method, rows = ready(CORES2())
     torch.testing.assert_close(method.shares, torch.full((3,), 1 / 3))
-    method.kept.values.copy_((GIVEN != 0) | (torch.arange(ROWS) < 30))  # half of the first class
+    method.kept.values.copy_((OBSERVED != 0) | (torch.arange(ROWS) < 30))  # half of the first class
     list(method.passes(0, rows))
     torch.testing.assert_close(method.shares, torch.tensor([0.2, 0.4, 0.4]))
     method.kept.values.zero_()

@@ -14,8 +14,8 @@ from colafier.methods.decoupling import Decoupling
 def test_loss_row_by_row(least_share: float) -> None:
     method, batch = ready(Decoupling(least_share=least_share))
     logits = [net(batch.x) for net in method.net]
-    guesses = [some.argmax(1).tolist() for some in logits]
-    rows = [i for i in range(len(batch)) if guesses[0][i] != guesses[1][i]]
+    predictions = [some.argmax(1).tolist() for some in logits]
+    rows = [i for i in range(len(batch)) if predictions[0][i] != predictions[1][i]]
     assert 0 < len(rows) < len(batch)
     terms = method.loss(batch)
     for name, some in zip(("first", "second"), logits, strict=True):

@@ -20,7 +20,7 @@ from colafier.nets import net_factory
 from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
 from colafier.training.optimizers import OptimizerSettings
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 ROWS, CLASSES = 60, 3
 
@@ -30,10 +30,12 @@ def ready(
 ) -> Any:
     """A method set up for some rows, and its batch: all of them."""
     torch.manual_seed(0)
-    given = torch.arange(ROWS) % CLASSES
+    observed = torch.arange(ROWS) % CLASSES
     x = 3 * torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
     method = Disc(**settings)
-    train = Rows(x, given, CLASSES, view_names=method.views, batch_size=ROWS, trusted=trusted)
+    train = TrainingSet(
+        x, observed, CLASSES, view_names=method.views, batch_size=ROWS, trusted=trusted
+    )
     method.setup(net_factory(net, (5,), CLASSES), train, epochs)
     with torch.no_grad():
         method.net.head.weight *= 20  # some rows are predicted with confidence
@@ -115,11 +117,11 @@ def test_clean_and_hard_losses_row_by_row() -> None:
     for view in batch.views:
         p = method.net(view).softmax(1).detach()
         for i, row in enumerate(batch.index.tolist()):
-            of_given = p[i, batch.y[i]].clamp(min=1e-7)
+            of_observed = p[i, batch.y[i]].clamp(min=1e-7)
             if row % 4 == CLEAN:
-                clean -= float(of_given.log()) / ROWS
+                clean -= float(of_observed.log()) / ROWS
             elif row % 4 == HARD:
-                hard += 0.5 * float((1 - of_given**0.7) / 0.7) / ROWS
+                hard += 0.5 * float((1 - of_observed**0.7) / 0.7) / ROWS
     assert terms["clean"].item() == pytest.approx(clean, rel=1e-3)
     assert terms["hard"].item() == pytest.approx(hard, rel=1e-3)
 

@@ -11,35 +11,37 @@ from colafier.core.mixing import mixup
 from colafier.methods.contract import Batch, Pass
 from colafier.methods.dividemix import DivideMix, small_component
 from colafier.nets import net_factory
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 ROWS, CLASSES = 40, 3
 
 
 def ready(
     epochs: int = 30,
-    given: Tensor | None = None,
+    observed: Tensor | None = None,
     trusted: Tensor | None = None,
     net: str = "mlp",
     row_shape: tuple[int, ...] = (5,),
     **settings: Any,
-) -> tuple[DivideMix, Rows]:
+) -> tuple[DivideMix, TrainingSet]:
     torch.manual_seed(0)
-    given = torch.arange(ROWS) % CLASSES if given is None else given
+    observed = torch.arange(ROWS) % CLASSES if observed is None else observed
     x = torch.randn(ROWS, *row_shape, generator=torch.Generator().manual_seed(1))
     method = DivideMix(**{"warmup": 1, "ramp": 4, "batch_size": 8, **settings})
-    train = Rows(x, given, CLASSES, view_names=method.views, batch_size=16, trusted=trusted)
+    train = TrainingSet(
+        x, observed, CLASSES, view_names=method.views, batch_size=16, trusted=trusted
+    )
     method.setup(net_factory(net, row_shape, CLASSES), train, epochs)
     return method, train
 
 
-def split_by(method: DivideMix, train: Rows, judged: list[Tensor]) -> list[Pass]:
+def split_by(method: DivideMix, train: TrainingSet, judged: list[Tensor]) -> list[Pass]:
     """The passes after the warm-up if the nets judge so."""
     method._judge = lambda net, _: judged[list(method.net).index(net)]  # type: ignore[method-assign]
     return list(method.passes(3, train))
 
 
-def first_batch(method: DivideMix, train: Rows, epoch: int = 3, number: int = 0) -> Batch:
+def first_batch(method: DivideMix, train: TrainingSet, epoch: int = 3, number: int = 0) -> Batch:
     part = list(method.passes(epoch, train))[number]
     return next(iter(train.batches(part, epoch, number)))
 
@@ -89,13 +91,13 @@ def test_a_split_without_clean_or_without_doubtful_rows(share: float) -> None:
 
 
 def test_rows_that_are_alike_make_no_more_than_one_step() -> None:
-    given = torch.where(torch.arange(ROWS) % 2 == 0, -1, torch.arange(ROWS) % CLASSES)
-    method, train = ready(given=given)
+    observed = torch.where(torch.arange(ROWS) % 2 == 0, -1, torch.arange(ROWS) % CLASSES)
+    method, train = ready(observed=observed)
     for part in split_by(method, train, [torch.zeros(ROWS)] * 2):
         assert part.rows is not None
         assert part.paired is not None
         assert len(part.rows) == 8
-        assert (given[part.rows] >= 0).all()
+        assert (observed[part.rows] >= 0).all()
         both = torch.cat([part.rows, part.paired])
         assert torch.equal(both.sort().values, torch.arange(ROWS))
 
@@ -116,10 +118,10 @@ def test_both_nets_judge_before_either_learns() -> None:
 
 
 def test_trusted_rows_are_clean_and_rows_without_label_are_not() -> None:
-    given = torch.where(torch.arange(ROWS) < 6, -1, torch.arange(ROWS) % CLASSES)
+    observed = torch.where(torch.arange(ROWS) < 6, -1, torch.arange(ROWS) % CLASSES)
     trusted = torch.arange(ROWS) >= 30
-    method, train = ready(given=given, trusted=trusted)
-    wrong = nn.functional.one_hot((given + 1) % CLASSES, CLASSES).float()
+    method, train = ready(observed=observed, trusted=trusted)
+    wrong = nn.functional.one_hot((observed + 1) % CLASSES, CLASSES).float()
     train.predict = lambda *_: torch.where(trusted[:, None], wrong, 1 / CLASSES)  # type: ignore[method-assign]
     clean = method._judge(method.net[0], train)
     assert (clean[:6] == 0).all()
@@ -131,8 +133,8 @@ def test_trusted_rows_are_clean_and_rows_without_label_are_not() -> None:
     assert set(range(30, 40)) <= set(part.rows.tolist())
 
 
-def sharpened(p: Tensor, power: float) -> Tensor:
-    return p**power / (p**power).sum()
+def sharpened(p: Tensor, inverse_temperature: float) -> Tensor:
+    return p**inverse_temperature / (p**inverse_temperature).sum()
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -147,14 +149,14 @@ def test_the_loss_of_mixes_row_by_row(number: int) -> None:
     paired = batch.paired
     assert paired is not None
     own = [method.net[number](view).softmax(1).detach() for view in batch.views]
-    all_guesses = [net(view).softmax(1).detach() for net in method.net for view in paired.views]
-    refined, guessed = [], []
+    all_predictions = [net(view).softmax(1).detach() for net in method.net for view in paired.views]
+    refined, predicted = [], []
     for i, row in enumerate(batch.index.tolist()):
         w = judged[1 - number][row]
-        given = nn.functional.one_hot(batch.y[i], CLASSES)
-        refined.append(sharpened(w * given + (1 - w) * (own[0][i] + own[1][i]) / 2, 4))
-        guessed.append(sharpened(sum(p[i] for p in all_guesses) / 4, 4))
-    targets = 2 * refined + 2 * guessed
+        observed = nn.functional.one_hot(batch.y[i], CLASSES)
+        refined.append(sharpened(w * observed + (1 - w) * (own[0][i] + own[1][i]) / 2, 4))
+        predicted.append(sharpened(sum(p[i] for p in all_predictions) / 4, 4))
+    targets = 2 * refined + 2 * predicted
     torch.manual_seed(5)
     terms = method.loss(batch)
     torch.manual_seed(5)
@@ -172,7 +174,7 @@ def test_the_loss_of_mixes_row_by_row(number: int) -> None:
     assert_terms(method.net[number], terms, expected, atol=1e-5)
 
 
-def test_guesses_leave_statistics_of_batches_alone() -> None:
+def test_predictions_leave_statistics_of_batches_alone() -> None:
     method, train = ready(net="convnet", row_shape=(1, 8, 8))
     batch = first_batch(method, train)
     assert batch.paired is not None

@@ -10,17 +10,17 @@ from colafier.methods.contract import Batch
 from colafier.methods.elr import EarlyLearning
 from colafier.methods.row_table import RowTable
 from colafier.nets import net_factory
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 N = 10
 X = torch.randn(N, 4, generator=torch.Generator().manual_seed(0))
-GIVEN = torch.arange(N) % 3
+OBSERVED = torch.arange(N) % 3
 
 
 def ready(**settings: Any) -> tuple[EarlyLearning, Batch]:
     torch.manual_seed(0)
     method = EarlyLearning(**settings)
-    train = Rows(X, GIVEN, 3, view_names=method.views, batch_size=N)
+    train = TrainingSet(X, OBSERVED, 3, view_names=method.views, batch_size=N)
     method.setup(net_factory("mlp", (4,), 3), train, 5)
     (part,) = method.passes(0, train)
     return method, next(iter(train.batches(part, 0, 0)))

@@ -14,7 +14,7 @@ from colafier.nets import net_factory
 from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
 from colafier.training.optimizers import OptimizerSettings
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 ROWS, CLASSES = 24, 3
 
@@ -22,9 +22,9 @@ ROWS, CLASSES = 24, 3
 def ready(epochs: int = 20, **settings: Any) -> Any:
     """A method set up for some rows, and for each net the batch of its pass: all rows."""
     torch.manual_seed(0)
-    given = torch.arange(ROWS) % CLASSES
+    observed = torch.arange(ROWS) % CLASSES
     x = torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
-    train = Rows(x, given, CLASSES, view_names=("weak",), batch_size=ROWS)
+    train = TrainingSet(x, observed, CLASSES, view_names=("weak",), batch_size=ROWS)
     method = EarlyLearningPlus(**settings)
     method.setup(net_factory("mlp", (5,), CLASSES), train, epochs)
     parts = list(method.passes(0, train))

@@ -2,7 +2,17 @@
 
 import pytest
 import torch
-from in_phases import CLASSES, GIVEN, ROWS, act, assert_minimizes, batch_at, ready, says, walk
+from in_phases import (
+    CLASSES,
+    OBSERVED,
+    ROWS,
+    act,
+    assert_minimizes,
+    batch_at,
+    ready,
+    run_pass,
+    says,
+)
 
 from colafier.methods._transition import anchor_transition
 from colafier.methods.forward_t import ForwardT
@@ -16,12 +26,12 @@ def test_first_the_first_net_learns_then_the_second() -> None:
     method, rows = ready(ForwardT(), epochs=4)
     assert method.resolved() == {"warmup": 2}
     first, second = state(method.first), state(method.net)
-    walk(method, rows, [0, 1])
+    run_pass(method, rows, [0, 1])
     assert method.deployed() is method.first
     assert all(torch.equal(a, b) for a, b in zip(second, state(method.net), strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(first, state(method.first), strict=True))
     first = state(method.first)
-    walk(method, rows, [2])
+    run_pass(method, rows, [2])
     assert method.deployed() is method.net
     assert all(torch.equal(a, b) for a, b in zip(first, state(method.first), strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(second, state(method.net), strict=True))
@@ -29,21 +39,21 @@ def test_first_the_first_net_learns_then_the_second() -> None:
 
 def test_t_is_read_off_the_most_likely_epoch_of_the_first_net() -> None:
     method, rows = ready(ForwardT(warmup=3), epochs=6)
-    accurate = says(GIVEN, 0.4)
-    likely = says(GIVEN.clamp(min=1), 0.6)  # though it does not know the first class
-    wrong = says((GIVEN + 1) % CLASSES, 0.9)
+    accurate = says(OBSERVED, 0.4)
+    likely = says(OBSERVED.clamp(min=1), 0.6)  # though it does not know the first class
+    wrong = says((OBSERVED + 1) % CLASSES, 0.9)
     act(method, method.first, rows, [accurate, likely, wrong])
-    walk(method, rows, [3])
+    run_pass(method, rows, [3])
     torch.testing.assert_close(method.transition, anchor_transition(likely))
 
 
 def test_a_run_that_goes_on_for_much_longer_stays_with_the_second_net() -> None:
     short, rows = ready(ForwardT(), epochs=4)
-    walk(short, rows, range(4))
+    run_pass(short, rows, range(4))
     method, _ = ready(ForwardT(), epochs=12)
     method.load_state_dict(short.state_dict())
     assert method.resolved() == {"warmup": 6}
-    walk(method, rows, [4])
+    run_pass(method, rows, [4])
     assert method.deployed() is method.net
     assert not torch.equal(method.net.head.weight, short.net.head.weight)
     assert torch.equal(method.first.head.weight, short.first.head.weight)
@@ -69,14 +79,14 @@ def test_loss_of_the_second_net_row_by_row() -> None:
 
 def found(transition: torch.Tensor) -> float:
     """Share of the first class that the second net finds, when most labels of it are wrong."""
-    noisy = torch.where((GIVEN == 0) & (torch.arange(ROWS) % 5 > 1), 1, GIVEN)
-    method, rows = ready(ForwardT(warmup=1), epochs=40, given=noisy)
-    walk(method, rows, [0])
+    noisy = torch.where((OBSERVED == 0) & (torch.arange(ROWS) % 5 > 1), 1, OBSERVED)
+    method, rows = ready(ForwardT(warmup=1), epochs=40, observed=noisy)
+    run_pass(method, rows, [0])
     list(method.passes(1, rows))
     method.transition.copy_(transition)
-    walk(method, rows, range(2, 40))
-    guess = rows.predict(method.net).argmax(1)
-    return float((guess == 0)[GIVEN == 0].float().mean())
+    run_pass(method, rows, range(2, 40))
+    prediction = rows.predict(method.net).argmax(1)
+    return float((prediction == 0)[OBSERVED == 0].float().mean())
 
 
 def test_it_learns_the_clean_class_where_t_says_so() -> None:

@@ -9,24 +9,24 @@ from torch import Tensor
 from colafier.methods.contract import Batch
 from colafier.methods.gce import GeneralizedCrossEntropy
 from colafier.nets import net_factory
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 N = 24
 X = torch.randn(N, 4, generator=torch.Generator().manual_seed(0))
-GIVEN = torch.arange(N) % 3
+OBSERVED = torch.arange(N) % 3
 
 
 def ready(
-    given: Tensor = GIVEN, trusted: Tensor | None = None, epochs: int = 12, **settings: Any
-) -> tuple[GeneralizedCrossEntropy, Rows]:
+    observed: Tensor = OBSERVED, trusted: Tensor | None = None, epochs: int = 12, **settings: Any
+) -> tuple[GeneralizedCrossEntropy, TrainingSet]:
     torch.manual_seed(0)
     method = GeneralizedCrossEntropy(**settings)
-    train = Rows(X, given, 3, view_names=method.views, batch_size=N, trusted=trusted)
+    train = TrainingSet(X, observed, 3, view_names=method.views, batch_size=N, trusted=trusted)
     method.setup(net_factory("mlp", (4,), 3), train, epochs)
     return method, train
 
 
-def first_batch(method: GeneralizedCrossEntropy, train: Rows, epoch: int) -> Batch:
+def first_batch(method: GeneralizedCrossEntropy, train: TrainingSet, epoch: int) -> Batch:
     (part,) = method.passes(epoch, train)
     return next(iter(train.batches(part, epoch, 0)))
 
@@ -51,7 +51,7 @@ def test_truncated_learns_only_from_rows_whose_label_is_likely() -> None:
     before = first_batch(method, train, 0)
     assert method.kept.values.all()
     p = train.predict(method.net)
-    kept = {i for i in range(N) if float(p[i, GIVEN[i]]) > 0.34}
+    kept = {i for i in range(N) if float(p[i, OBSERVED[i]]) > 0.34}
     assert 0 < len(kept) < N
     batch = first_batch(method, train, 1)
     assert set(method.kept.values.nonzero()[:, 0].tolist()) == kept
@@ -91,8 +91,8 @@ def test_if_no_label_is_likely_enough_all_rows_count() -> None:
 
 def test_trusted_rows_are_never_pruned_and_rows_without_label_never_kept() -> None:
     trusted = torch.arange(N) < 6
-    given = torch.where(torch.arange(N) >= 20, -1, GIVEN)
-    method, train = ready(given, trusted, truncated=True, threshold=0.999, first_pruning=0)
+    observed = torch.where(torch.arange(N) >= 20, -1, OBSERVED)
+    method, train = ready(observed, trusted, truncated=True, threshold=0.999, first_pruning=0)
     first_batch(method, train, 0)
     assert torch.equal(method.kept.values.bool(), trusted)
 

@@ -11,16 +11,16 @@ from torch import Tensor
 from colafier.methods.contract import Batch
 from colafier.methods.gjs import GeneralizedJensenShannon
 from colafier.nets import net_factory
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 X = torch.randint(0, 256, (8, 1, 8, 8), generator=torch.Generator().manual_seed(0)).byte()
-GIVEN = torch.arange(8) % 3
+OBSERVED = torch.arange(8) % 3
 
 
 def ready(**settings: Any) -> tuple[GeneralizedJensenShannon, Batch]:
     torch.manual_seed(0)
     method = GeneralizedJensenShannon(**settings)
-    train = Rows(X, GIVEN, 3, view_names=method.views, batch_size=8)
+    train = TrainingSet(X, OBSERVED, 3, view_names=method.views, batch_size=8)
     method.setup(net_factory("convnet", train.row_shape, 3), train, 5)
     (part,) = method.passes(0, train)
     return method, next(iter(train.batches(part, 0, 0)))

@@ -14,7 +14,7 @@ from colafier.nets import net_factory
 from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
 from colafier.training.optimizers import OptimizerSettings
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 ROWS, CLASSES = 12, 3
 
@@ -22,15 +22,17 @@ ROWS, CLASSES = 12, 3
 def ready(epochs: int = 12, trusted: Tensor | None = None, **settings: Any) -> Any:
     """A method set up for some rows, these rows, and an engine that commits but moves nothing."""
     torch.manual_seed(0)
-    given = torch.arange(ROWS) % CLASSES
+    observed = torch.arange(ROWS) % CLASSES
     x = torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
-    train = Rows(x, given, CLASSES, view_names=("weak",), batch_size=ROWS, trusted=trusted)
+    train = TrainingSet(
+        x, observed, CLASSES, view_names=("weak",), batch_size=ROWS, trusted=trusted
+    )
     method = JointOptim(**settings)
     method.setup(net_factory("mlp", (5,), CLASSES), train, epochs)
     return method, train, Engine(method, OptimizerSettings(lr=0.0), Processes())
 
 
-def walk(method: JointOptim, train: Rows, engine: Engine, epoch: int) -> Batch:
+def run_pass(method: JointOptim, train: TrainingSet, engine: Engine, epoch: int) -> Batch:
     """One epoch, which is one batch."""
     (part,) = method.passes(epoch, train)
     engine.begin_pass(part)
@@ -59,15 +61,15 @@ def test_terms_of_the_first_stage_row_by_row() -> None:
     assert terms["prior"].item() == pytest.approx(1.2 * prior.item(), rel=1e-3)
 
 
-def test_labels_are_the_given_ones_until_they_are_the_mean_of_the_last_predictions() -> None:
+def test_labels_are_the_observed_ones_until_they_are_the_mean_of_the_last_predictions() -> None:
     method, train, engine = ready(label_start=4, first_stage=9, window=3)
-    given = nn.functional.one_hot(train.given, CLASSES).float()
+    observed = nn.functional.one_hot(train.observed, CLASSES).float()
     said = []
     for epoch in range(9):
-        assert torch.equal(method.targets.values, given) == (epoch < 4)
+        assert torch.equal(method.targets.values, observed) == (epoch < 4)
         with torch.no_grad():
             method.net.head.bias += torch.randn(CLASSES)  # so that predictions differ by epoch
-        batch = walk(method, train, engine, epoch)
+        batch = run_pass(method, train, engine, epoch)
         p = torch.empty(ROWS, CLASSES)
         p[batch.index] = method.net(batch.x).softmax(1).detach()
         said.append(p)
@@ -79,7 +81,7 @@ def test_labels_are_the_given_ones_until_they_are_the_mean_of_the_last_predictio
 def test_the_second_stage_begins_with_a_fresh_net_and_leaves_labels_alone() -> None:
     method, train, engine = ready(epochs=12, first_stage=6)
     for epoch in range(6):
-        walk(method, train, engine, epoch)
+        run_pass(method, train, engine, epoch)
     with torch.no_grad():
         method.net.head.bias += 1.0
     labels = method.targets.values.clone()
@@ -113,9 +115,9 @@ def test_trusted_rows_keep_their_label_and_others_take_the_prediction() -> None:
     method, train, engine = ready(trusted=torch.arange(ROWS) < 5, label_start=1)
     with torch.no_grad():
         method.net.head.bias += torch.tensor([0.0, 0.0, 30.0])
-    walk(method, train, engine, 0)
+    run_pass(method, train, engine, 0)
     labels = method.purify(train).labels
-    assert torch.equal(labels[:5], train.given[:5])
+    assert torch.equal(labels[:5], train.observed[:5])
     assert (labels[5:] == 2).all()
 
 
@@ -127,7 +129,7 @@ def test_stages_are_scaled_to_the_run() -> None:
     }
     assert ready(epochs=64)[0].resolved() == {"label_start": 14, "first_stage": 40, "window": 2}
     method, train, engine = ready(epochs=1)
-    walk(method, train, engine, 0)
+    run_pass(method, train, engine, 0)
     assert method.resolved()["first_stage"] == 1
 
 
@@ -141,10 +143,10 @@ class Two:
     def __init__(self, others: Tensor) -> None:
         self.others = others
 
-    def gather(self, t: Tensor) -> Tensor:
+    def all_gather(self, t: Tensor) -> Tensor:
         return torch.cat([t.detach(), self.others.detach()])
 
-    def own(self, t: Tensor) -> Tensor:
+    def local_slice(self, t: Tensor) -> Tensor:
         return t[: len(t) - len(self.others)]
 
 
@@ -157,7 +159,7 @@ def test_the_prior_of_shares_has_the_slope_of_the_whole_batch() -> None:
     for own in (torch.arange(2), torch.arange(2, 6)):
         p = logits.softmax(1)
         rest = torch.tensor([i for i in range(6) if i not in own])
-        method.peers = Two(p[rest])
+        method.distributed = Two(p[rest])
         value = prior_loss(method, p[own])
         assert value.item() == pytest.approx(whole.item(), rel=1e-5)
         found += torch.autograd.grad(value, logits)[0] * len(own) / 6  # as the engine weighs it

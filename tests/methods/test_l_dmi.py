@@ -13,7 +13,7 @@ from in_phases import (
     gradient,
     joint_gradient,
     ready,
-    walk,
+    run_pass,
 )
 from torch import Tensor
 
@@ -34,7 +34,7 @@ def slow_determinant(u: Tensor) -> Tensor:
 
 
 def slow_loss(method: LDMI, batch: Batch, classes: list[int]) -> Tensor:
-    """From predictions of some classes, summed by given label row by row."""
+    """From predictions of some classes, summed by observed label row by row."""
     p = method.net(batch.x).softmax(1)
     sums = {i: torch.zeros(len(classes)) for i in classes}
     for n, y in enumerate(batch.y.tolist()):
@@ -79,7 +79,7 @@ def test_a_class_that_is_not_in_the_batch_is_left_out(classes: list[int]) -> Non
 
 
 def test_a_class_without_any_row_has_no_share_of_a_batch() -> None:
-    method, rows = ready(LDMI(warmup=1, rows_per_class=5), given=torch.arange(ROWS) % 2)
+    method, rows = ready(LDMI(warmup=1, rows_per_class=5), observed=torch.arange(ROWS) % 2)
     assert next(iter(method.passes(1, rows))).batch_size == 10
 
 
@@ -106,7 +106,7 @@ def test_two_processes_learn_what_one_does(by_class: bool) -> None:
 
 def test_dmi_starts_from_the_best_epoch_and_trains_all_rows_at_its_own_rate() -> None:
     method, rows = ready(LDMI(warmup=1, rows_per_class=5, rate=0.3))
-    walk(method, rows, [0])
+    run_pass(method, rows, [0])
     kept = method.net.head.weight.detach().clone()
     with torch.no_grad():
         method.net.head.weight.zero_()

@@ -8,10 +8,10 @@ from torch import Tensor
 from colafier.methods.contract import Batch
 from colafier.methods.mixup import Mixup
 from colafier.nets import net_factory
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 X = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
-GIVEN = torch.arange(9) % 3
+OBSERVED = torch.arange(9) % 3
 
 
 def slow(method: Mixup, x: Tensor, labels: Tensor, share: float, partner: list[int]) -> Tensor:
@@ -26,7 +26,7 @@ def slow(method: Mixup, x: Tensor, labels: Tensor, share: float, partner: list[i
 def ready(alpha: float) -> tuple[Mixup, Batch]:
     torch.manual_seed(0)
     method = Mixup(alpha=alpha)
-    train = Rows(X, GIVEN, 3, view_names=method.views, batch_size=9)
+    train = TrainingSet(X, OBSERVED, 3, view_names=method.views, batch_size=9)
     method.setup(net_factory("mlp", (4,), 3), train, 5)
     (part,) = method.passes(0, train)
     return method, next(iter(train.batches(part, 0, 0)))

@@ -11,17 +11,19 @@ from torch import Tensor
 from colafier.methods.contract import Batch
 from colafier.methods.peer_loss import PeerLoss
 from colafier.nets import net_factory
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 N = 20
 X = torch.randn(N, 4, generator=torch.Generator().manual_seed(0))
-GIVEN = torch.arange(N) % 3
+OBSERVED = torch.arange(N) % 3
 
 
-def ready(given: Tensor = GIVEN, epochs: int = 300, **settings: Any) -> tuple[PeerLoss, Batch]:
+def ready(
+    observed: Tensor = OBSERVED, epochs: int = 300, **settings: Any
+) -> tuple[PeerLoss, Batch]:
     torch.manual_seed(0)
     method = PeerLoss(**settings)
-    train = Rows(X, given, 4, view_names=method.views, batch_size=N)
+    train = TrainingSet(X, observed, 4, view_names=method.views, batch_size=N)
     method.setup(net_factory("mlp", (4,), 4), train, epochs)
     (part,) = method.passes(0, train)
     return method, next(iter(train.batches(part, 0, 0)))
@@ -34,7 +36,7 @@ def at(batch: Batch, epoch: int) -> Batch:
 def test_loss_row_by_row() -> None:
     method, batch = ready()
     torch.manual_seed(3)
-    peers = torch.multinomial(GIVEN.bincount(minlength=4).float(), N, replacement=True).tolist()
+    peers = torch.multinomial(OBSERVED.bincount(minlength=4).float(), N, replacement=True).tolist()
     p = method.net(batch.x).softmax(1)
     own = peer = torch.zeros(())
     for i, y in enumerate(batch.y.tolist()):
@@ -86,9 +88,9 @@ def test_a_run_that_is_shorter_than_the_schedule_has_its_order() -> None:
     assert [method.weight_at(epoch) for epoch in range(2)] == [0.0, 2.0]
 
 
-def test_peers_labels_are_drawn_like_the_given_ones() -> None:
-    given = torch.tensor([0] * 12 + [2] * 4 + [-1] * 4)
-    method, _ = ready(given)
+def test_peers_labels_are_drawn_like_the_observed_ones() -> None:
+    observed = torch.tensor([0] * 12 + [2] * 4 + [-1] * 4)
+    method, _ = ready(observed)
     torch.testing.assert_close(method.shares, torch.tensor([0.75, 0.0, 0.25, 0.0]))
 
 

@@ -13,7 +13,7 @@ from colafier.nets import net_factory
 from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
 from colafier.training.optimizers import OptimizerSettings
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 ROWS, CLASSES = 20, 10
 
@@ -21,15 +21,17 @@ ROWS, CLASSES = 20, 10
 def ready(epochs: int = 16, trusted: Tensor | None = None, **settings: Any) -> Any:
     """A method set up for some rows, these rows, and an engine that commits but moves no net."""
     torch.manual_seed(0)
-    given = torch.arange(ROWS) % CLASSES
+    observed = torch.arange(ROWS) % CLASSES
     x = torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
-    train = Rows(x, given, CLASSES, view_names=("weak",), batch_size=ROWS, trusted=trusted)
+    train = TrainingSet(
+        x, observed, CLASSES, view_names=("weak",), batch_size=ROWS, trusted=trusted
+    )
     method = Pencil(**settings)
     method.setup(net_factory("mlp", (5,), CLASSES), train, epochs)
     return method, train, Engine(method, OptimizerSettings(lr=0.0), Processes())
 
 
-def walk(method: Pencil, train: Rows, engine: Engine, epoch: int) -> Batch:
+def run_pass(method: Pencil, train: TrainingSet, engine: Engine, epoch: int) -> Batch:
     """One epoch, which is one batch."""
     (part,) = method.passes(epoch, train)
     engine.begin_pass(part)
@@ -93,7 +95,7 @@ def test_labels_move_in_the_second_stage_only() -> None:
     moved = []
     for epoch in range(6):
         before = method.label_logits.values.clone()
-        walk(method, train, engine, epoch)
+        run_pass(method, train, engine, epoch)
         moved.append(not torch.equal(method.label_logits.values, before))
     assert moved == [False, False, True, True, False, False]
 
@@ -114,9 +116,9 @@ def test_a_sure_net_wins_over_a_label_with_the_term_of_the_code_only(double: boo
     with torch.no_grad():
         method.net.head.bias[3] += 30.0
     for epoch in range(12):
-        walk(method, train, engine, epoch)
+        run_pass(method, train, engine, epoch)
     labels = method.purify(train).labels
-    assert torch.equal(labels, torch.full((ROWS,), 3) if double else train.given)
+    assert torch.equal(labels, torch.full((ROWS,), 3) if double else train.observed)
 
 
 def test_trusted_rows_keep_their_label() -> None:
@@ -126,15 +128,15 @@ def test_trusted_rows_keep_their_label() -> None:
     with torch.no_grad():
         method.net.head.bias[3] += 30.0
     for epoch in range(9):
-        walk(method, train, engine, epoch)
+        run_pass(method, train, engine, epoch)
     labels = method.purify(train).labels
-    assert torch.equal(labels[:8], train.given[:8])
+    assert torch.equal(labels[:8], train.observed[:8])
     assert (labels[8:] == 3).all()
 
 
 def test_labels_that_are_very_sure_stay_finite() -> None:
     method, train, _ = ready(first_stage=0)
-    method.label_logits.values = 300 * nn.functional.one_hot(train.given, CLASSES).float()
+    method.label_logits.values = 300 * nn.functional.one_hot(train.observed, CLASSES).float()
     batch = next(iter(train.batches(next(method.passes(0, train)), 0, 0)))
     assert all(torch.isfinite(term) for term in method.loss(batch).values())
     _, staged = method.label_logits.take_staged()

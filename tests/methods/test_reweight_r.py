@@ -2,7 +2,17 @@
 
 import pytest
 import torch
-from in_phases import CLASSES, GIVEN, ROWS, act, assert_minimizes, batch_at, ready, says, walk
+from in_phases import (
+    CLASSES,
+    OBSERVED,
+    ROWS,
+    act,
+    assert_minimizes,
+    batch_at,
+    ready,
+    run_pass,
+    says,
+)
 
 from colafier.methods._transition import anchor_transition
 from colafier.methods.reweight_r import ReweightR, importance
@@ -12,17 +22,17 @@ T = torch.tensor([[0.7, 0.2, 0.1], [0.0, 0.9, 0.1], [0.3, 0.1, 0.6]])
 
 def test_weights_row_by_row() -> None:
     p = torch.rand(9, 3, generator=torch.Generator().manual_seed(0))
-    p, given = p / p.sum(1, keepdim=True), torch.arange(9) % 3
-    for n, weight in enumerate(importance(p, given, T).tolist()):
-        y = int(given[n])
+    p, observed = p / p.sum(1, keepdim=True), torch.arange(9) % 3
+    for n, weight in enumerate(importance(p, observed, T).tolist()):
+        y = int(observed[n])
         noisy = sum(float(T[i, y] * p[n, i]) for i in range(3))
         assert weight == pytest.approx(float(p[n, y]) / noisy, rel=1e-5)
 
 
 def test_weights_without_noise_are_one_and_never_infinite() -> None:
     p = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.3, 0.2]])
-    given = torch.tensor([1, 1])
-    assert importance(p, given, torch.eye(3)).tolist() == [0.0, 1.0]
+    observed = torch.tensor([1, 1])
+    assert importance(p, observed, torch.eye(3)).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("revises", [False, True])
@@ -56,7 +66,7 @@ def test_three_phases_each_from_the_best_epoch_before() -> None:
     method, rows = ready(ReweightR(revision_rate=0.5), epochs=10)
     assert method.resolved() == {"warmup": 2, "revision_begin": 6}
     for epoch, rate in ((2, None), (6, 0.5)):
-        walk(method, rows, [epoch - 1])
+        run_pass(method, rows, [epoch - 1])
         kept = method.best.net.head.weight.clone()
         with torch.no_grad():
             method.net.head.weight.zero_()
@@ -68,7 +78,7 @@ def test_three_phases_each_from_the_best_epoch_before() -> None:
 
 def test_t_is_read_off_the_best_epoch_of_the_warm_up() -> None:
     method, rows = ready(ReweightR(warmup=3), epochs=8)
-    right, wrong = says(GIVEN, 0.8), says((GIVEN + 1) % CLASSES, 0.6)
+    right, wrong = says(OBSERVED, 0.8), says((OBSERVED + 1) % CLASSES, 0.6)
     act(method, method.net, rows, [wrong, right, wrong])
     next(iter(method.passes(3, rows)))
     torch.testing.assert_close(method.transition, anchor_transition(right))
@@ -77,7 +87,13 @@ def test_t_is_read_off_the_best_epoch_of_the_warm_up() -> None:
 def test_after_the_warm_up_the_best_epoch_is_that_of_predictions_sent_through_t() -> None:
     method, rows = ready(ReweightR(warmup=1, revision=2), epochs=6)
     method.transition.copy_(torch.eye(CLASSES).roll(1, 1))  # every label is the next class
-    act(method, method.net, rows, [says((GIVEN - 1) % CLASSES, 0.8), says(GIVEN, 0.8)], epoch=2)
+    act(
+        method,
+        method.net,
+        rows,
+        [says((OBSERVED - 1) % CLASSES, 0.8), says(OBSERVED, 0.8)],
+        epoch=2,
+    )
     next(iter(method.passes(4, rows)))
     assert method.net.head.bias[0].item() == 0
 
@@ -90,7 +106,7 @@ def test_held_out_rows_train_nothing() -> None:
 @pytest.mark.parametrize("epochs", [1, 2, 3])
 def test_short_runs_go_through(epochs: int) -> None:
     method, rows = ready(ReweightR(), epochs=epochs)
-    walk(method, rows, range(epochs))
+    run_pass(method, rows, range(epochs))
     assert torch.isfinite(rows.predict(method.deployed())).all()
 
 

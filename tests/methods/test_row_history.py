@@ -14,9 +14,9 @@ def commit(history: RowHistory) -> None:
             table.commit(*staged)
 
 
-def note(history: RowHistory, rows: list[int], done: float, given: list[float]) -> None:
+def note(history: RowHistory, rows: list[int], done: float, observed: list[float]) -> None:
     votes = [torch.tensor([[0.2, 0.8]] * len(rows)), torch.tensor([[3.0, -1.0]] * len(rows))]
-    history.note(torch.tensor(rows), done, torch.tensor(given), votes)
+    history.note(torch.tensor(rows), done, torch.tensor(observed), votes)
     commit(history)
 
 
@@ -24,21 +24,21 @@ def test_course_of_rows_that_were_seen() -> None:
     history = RowHistory(torch.zeros(3, dtype=torch.long), votes=2)
     note(history, [0, 2], 0.0, [0.5, 1.0])
     note(history, [0, 2], 0.5, [0.25, 0.0])
-    course = history.course()
-    assert course.shape == (3, 2)  # two parts of the training were seen
-    assert course[0].tolist() == pytest.approx([0.5, 0.25], abs=0.003)
-    assert course[2].tolist() == pytest.approx([1.0, 0.0])
-    assert course[1].isnan().all()
+    trajectory = history.trajectory()
+    assert trajectory.shape == (3, 2)  # two parts of the training were seen
+    assert trajectory[0].tolist() == pytest.approx([0.5, 0.25], abs=0.003)
+    assert trajectory[2].tolist() == pytest.approx([1.0, 0.0])
+    assert trajectory[1].isnan().all()
 
 
 def test_later_epochs_of_a_part_win_and_the_last_part_holds_the_end() -> None:
     history = RowHistory(torch.zeros(1, dtype=torch.long), votes=2)
     for epoch in range(40):
         note(history, [0], epoch / 40, [epoch / 40])
-    course = history.course()
-    assert course.shape == (1, PARTS)
-    assert course[0, 0] == pytest.approx(3 / 40, abs=0.003)
-    assert course[0, -1] == pytest.approx(39 / 40, abs=0.003)
+    trajectory = history.trajectory()
+    assert trajectory.shape == (1, PARTS)
+    assert trajectory[0, 0] == pytest.approx(3 / 40, abs=0.003)
+    assert trajectory[0, -1] == pytest.approx(39 / 40, abs=0.003)
 
 
 def test_votes_are_classes() -> None:

@@ -46,18 +46,18 @@ def test_one_row() -> None:
 
 def test_forward_loss_row_by_row() -> None:
     g = torch.Generator().manual_seed(0)
-    logits, given = torch.randn(9, 3, generator=g), torch.arange(9) % 3
+    logits, observed = torch.randn(9, 3, generator=g), torch.arange(9) % 3
     t = torch.tensor([[0.7, 0.2, 0.1], [0.0, 0.9, 0.1], [0.3, 0.1, 0.6]])
     p = logits.softmax(1)
-    for n, loss in enumerate(forward_loss(logits, given, t).tolist()):
-        noisy = sum(float(p[n, i] * t[i, given[n]]) for i in range(3))
+    for n, loss in enumerate(forward_loss(logits, observed, t).tolist()):
+        noisy = sum(float(p[n, i] * t[i, observed[n]]) for i in range(3))
         assert loss == pytest.approx(-torch.tensor(noisy).log().item(), rel=1e-5)
 
 
 def test_forward_loss_without_noise_is_cross_entropy() -> None:
-    logits, given = torch.randn(9, 3), torch.arange(9) % 3
-    expected = torch.nn.functional.cross_entropy(logits, given, reduction="none")
-    torch.testing.assert_close(forward_loss(logits, given, torch.eye(3)), expected)
+    logits, observed = torch.randn(9, 3), torch.arange(9) % 3
+    expected = torch.nn.functional.cross_entropy(logits, observed, reduction="none")
+    torch.testing.assert_close(forward_loss(logits, observed, torch.eye(3)), expected)
 
 
 def test_a_label_that_cannot_be_has_a_finite_loss_and_slope() -> None:

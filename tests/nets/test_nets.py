@@ -9,10 +9,10 @@ from colafier.nets import (
     NETS,
     Backbone,
     Classifier,
+    dtype,
     net_factory,
-    precision,
 )
-from colafier.nets.precision import backbone_dtype
+from colafier.nets.dtype import backbone_dtype
 from colafier.nets.resnet import RESNETS
 
 CPU = torch.device("cpu")
@@ -183,7 +183,7 @@ def test_precisions() -> None:
 def test_auto_takes_bf16_only_where_the_hardware_gains(
     monkeypatch: pytest.MonkeyPatch, gains: bool
 ) -> None:
-    monkeypatch.setattr(precision, "_gains_from_bf16", lambda _: gains)
+    monkeypatch.setattr(dtype, "_gains_from_bf16", lambda _: gains)
     expected = torch.bfloat16 if gains else torch.float32
     assert backbone_dtype("auto", CPU) == expected
 

@@ -23,7 +23,7 @@ CLASSES = ("cat", "dog")
 
 def lines(**columns: list) -> pd.DataFrame:
     n = len(columns["label_quality"])
-    return pd.DataFrame({"given_label": ["cat"] * n, "action": ["keep"] * n, **columns})
+    return pd.DataFrame({"original_label": ["cat"] * n, "action": ["keep"] * n, **columns})
 
 
 def two_clouds(n: int = 60) -> Known:
@@ -32,18 +32,18 @@ def two_clouds(n: int = 60) -> Known:
     truth = torch.arange(n) % 2
     truth[0] = 1
     x = torch.randn(n, 4, generator=generator) + 8 * truth[:, None]
-    given = truth.clone()
-    given[0] = 0
+    original = truth.clone()
+    original[0] = 0
     return Known(
         classes=CLASSES,
         rows=range(100, 100 + n),
         x=x,
-        given=given,
+        original=original,
         suggested=truth,
         classifier=nn.Linear(4, 2),
         normalize=Normalize(torch.zeros(4), torch.ones(4)),
-        opinions={"classifier": truth, "LID-dis": torch.full((n,), -1)},
-        course=torch.stack([torch.full((3,), torch.nan) if i else torch.tensor([0.5, 0.25, 0.1])
+        votes={"classifier": truth, "LID-dis": torch.full((n,), -1)},
+        trajectory=torch.stack([torch.full((3,), torch.nan) if i else torch.tensor([0.5, 0.25, 0.1])
                             for i in range(n)]),
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ def test_rows_for_a_person_have_half_of_the_places() -> None:
 
 
 def test_rows_without_a_label_are_left_out() -> None:
-    table = lines(label_quality=[0.1, 0.2, 0.3], given_label=["cat", None, ""])
+    table = lines(label_quality=[0.1, 0.2, 0.3], original_label=["cat", None, ""])
     assert doubtful(table) == [0]
 
 
@@ -81,8 +81,8 @@ def test_nearest_rows_carry_the_label_and_are_the_nearest() -> None:
     (entry,) = gather(known, [100], Snippets(shown))["rows"]
     distances = (known.x - known.x[0]).norm(dim=1)
     distances[0] = torch.inf
-    for side, label in (("given", 0), ("suggested", 1)):
-        masked = distances.masked_fill(known.given != label, torch.inf)
+    for side, label in (("original", 0), ("suggested", 1)):
+        masked = distances.masked_fill(known.original != label, torch.inf)
         expected = masked.argsort()[:3]
         assert [row for row, _ in entry["near"][side]] == (expected + 100).tolist()
         found = [distance for _, distance in entry["near"][side]]
@@ -93,18 +93,18 @@ def test_nearest_rows_carry_the_label_and_are_the_nearest() -> None:
 def test_lid_is_that_among_the_rows_of_each_label() -> None:
     known = two_clouds()
     (entry,) = gather(known, [100], Snippets(shown))["rows"]
-    cats, dogs = (known.x[known.given == label] for label in (0, 1))
+    cats, dogs = (known.x[known.original == label] for label in (0, 1))
     own = torch.tensor([0])  # the first of the cats
-    assert entry["lid"]["given"] == pytest.approx(float(lid(known.x[:1], 20, cats, own)), abs=1e-3)
+    assert entry["lid"]["original"] == pytest.approx(float(lid(known.x[:1], 20, cats, own)), abs=1e-3)
     assert entry["lid"]["suggested"] == pytest.approx(float(lid(known.x[:1], 20, dogs)), abs=1e-3)
-    assert entry["lid"]["suggested"] < entry["lid"]["given"]
+    assert entry["lid"]["suggested"] < entry["lid"]["original"]
 
 
 def test_who_sees_what_and_how_it_went() -> None:
     first, second = gather(two_clouds(), [100, 101], Snippets(shown))["rows"]
-    assert first["opinions"] == [["classifier", "dog"]]  # -1: was not asked
-    assert first["course"] == pytest.approx([0.5, 0.25, 0.1])
-    assert second["course"] == []
+    assert first["votes"] == [["classifier", "dog"]]  # -1: was not asked
+    assert first["trajectory"] == pytest.approx([0.5, 0.25, 0.1])
+    assert second["trajectory"] == []
 
 
 def test_neighbors_are_shown_small_and_once() -> None:
@@ -141,9 +141,9 @@ class Net(nn.Module):
 def images() -> Known:
     x = torch.zeros(20, 1, 4, 4, dtype=torch.uint8)
     x[10:] = 255
-    given = torch.arange(20) // 10
-    given[0] = 1
-    return Known(CLASSES, range(20), x, given, given, Net(), Normalize.fit(x))
+    original = torch.arange(20) // 10
+    original[0] = 1
+    return Known(CLASSES, range(20), x, original, original, Net(), Normalize.fit(x))
 
 
 def test_neighbors_of_images_are_those_of_the_last_layer(
@@ -153,14 +153,14 @@ def test_neighbors_of_images_are_those_of_the_last_layer(
     monkeypatch.setattr(evidence, "AROUND", 9)
     (entry,) = gather(known, [0], Snippets(shown))["rows"]
     assert entry["around"] == [["cat", 9]]
-    assert [distance for _, distance in entry["near"]["given"]] == pytest.approx([2, 2, 2])
+    assert [distance for _, distance in entry["near"]["original"]] == pytest.approx([2, 2, 2])
     assert not known.classifier.head._forward_pre_hooks  # nothing is left behind
 
 
 def test_where_a_method_moved_nothing_its_classifier_suggests() -> None:
     known = images()
     table = pd.DataFrame(
-        {"given_label": [CLASSES[g] for g in known.given], "changed": [False] * 20,
+        {"original_label": [CLASSES[g] for g in known.original], "changed": [False] * 20,
          "label_quality": [0.1] + [0.9] * 19}
     )  # fmt: skip
     found = of_training(known, table, Snippets(shown), [0] * 20)
@@ -191,10 +191,10 @@ def test_damaged_evidence_is_refused(tmp_path: Path, content: str) -> None:
 def test_telling_columns_come_with_what_is_usual() -> None:
     random = np.random.default_rng(0)
     frame = pd.DataFrame(random.normal(size=(40, 15)), columns=[f"c{i}" for i in range(15)])
-    given = ["cat", "dog"] * 20
+    original = ["cat", "dog"] * 20
     frame["c7"] += np.array([0, 9] * 20)
     frame["kind"] = ["fur", "bark"] * 20
-    made = snippets.of_table(frame, given)
+    made = snippets.of_table(frame, original)
     cells = made.show(0, False)["features"]
     assert {name for name, _ in cells[:2]} == {"c7", "kind"}
     assert len(cells) == snippets.COLUMNS

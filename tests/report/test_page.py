@@ -14,10 +14,10 @@ from colafier.report import evidence, figures, headline, page
 
 HOSTILE = "</script><script>alert(1)</script>&\"'\u202e\u2028<!--"
 SUMMARY = {
-    "fingerprint": "abc", "rows": 4, "labelled": 4, "unusable": 0, "classes": 2,
+    "fingerprint": "abc", "rows": 4, "labeled": 4, "unusable": 0, "classes": 2,
     "estimated_noise_rate": 0.25, "estimated_noise_interval": [0.2, 0.3],
     "estimated_wrong_labels": 1, "actions": {}, "relabeled": 1, "expected_fixed": 1,
-    "expected_broken": 0, "accuracy_on_unseen_given_labels": 0.9, "implied_accuracy": 0.95,
+    "expected_broken": 0, "accuracy_on_unseen_original_labels": 0.9, "implied_accuracy": 0.95,
     "input": {"kind": "table"},
 }  # fmt: skip
 
@@ -27,7 +27,7 @@ def table() -> pd.DataFrame:
         {
             "row": ["0", "1", "2", "3"],
             "name": ["0", "1", "2", HOSTILE],
-            "given_label": ["cat", "dog", "NA", ""],
+            "original_label": ["cat", "dog", "NA", ""],
             "suggested_label": ["dog", "dog", "NA", "cat"],
             "confidence": ["0.9", "0.8", "0.7", "0.6"],
             "label_quality": ["0.05", "0.8", "0.7", ""],
@@ -60,7 +60,7 @@ def test_everything_of_the_table_is_in_the_page(tmp_path: Path) -> None:
     found = data(tmp_path)
     columns = found["columns"]
     names = [*found["classes"], None]  # -1 takes the last
-    assert [names[i] for i in columns["given"]] == ["cat", "dog", "NA", None]
+    assert [names[i] for i in columns["original"]] == ["cat", "dog", "NA", None]
     assert [names[i] for i in columns["suggested"]] == ["dog", "dog", "NA", "cat"]
     assert [names[i] for i in columns["label"]] == ["dog", "dog", "NA", None]
     assert [found["actions"][i] for i in columns["action"]] == table()["action"].tolist()
@@ -71,7 +71,7 @@ def test_everything_of_the_table_is_in_the_page(tmp_path: Path) -> None:
 
 
 def test_hostile_texts_stay_inside_of_the_data(tmp_path: Path) -> None:
-    lines = table().assign(given_label=HOSTILE, label=HOSTILE, suggested_label="cat")
+    lines = table().assign(original_label=HOSTILE, label=HOSTILE, suggested_label="cat")
     page.write(purified(tmp_path, lines))
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert html.count("<script") == 2
@@ -147,7 +147,7 @@ def words(**summary: Any) -> dict[str, Any]:
 
 
 def test_headline_says_how_many_and_how_sure() -> None:
-    found = words(labelled=1000, estimated_wrong_labels=250)
+    found = words(labeled=1000, estimated_wrong_labels=250)
     assert found["big"] == "about 250"
     assert "20.0\u00a0% and 30.0\u00a0%" in found["sure"][0]
     assert "200 to 300" in found["sure"][0]
@@ -156,7 +156,7 @@ def test_headline_says_how_many_and_how_sure() -> None:
 
 
 def test_headline_warns_if_the_classifier_knows_little() -> None:
-    found = words(estimated_noise_interval=[0.05, 0.1], accuracy_on_unseen_given_labels=0.55)
+    found = words(estimated_noise_interval=[0.05, 0.1], accuracy_on_unseen_original_labels=0.55)
     assert "far higher than the estimate" in found["sure"][1]
 
 
@@ -180,7 +180,7 @@ def reviewed() -> pd.DataFrame:
 
 
 def test_headline_after_a_review_is_about_the_other_rows() -> None:
-    summary = {**SUMMARY, "labelled": 1001, "trusted": 1, "estimated_wrong_labels": 250}
+    summary = {**SUMMARY, "labeled": 1001, "trusted": 1, "estimated_wrong_labels": 250}
     found = headline.of_purify({**summary, "relabeled": 0}, reviewed())
     assert found["lead"] == [
         "of 1,000 labels that nobody has decided are probably wrong.",
@@ -207,7 +207,7 @@ def test_decided_rows_are_not_shown_for_review_again(tmp_path: Path) -> None:
 def trained(out: Path, **record: Any) -> Path:
     out.mkdir(exist_ok=True)
     lines = pd.DataFrame(
-        {"row": range(4), "given_label": ["cat", "cat", "dog", ""],
+        {"row": range(4), "original_label": ["cat", "cat", "dog", ""],
          "label": ["dog", "cat", "dog", ""], "changed": [True, False, False, False],
          "label_quality": [0.1, 0.6, 0.9, 0.3], "lid": [5, 2, 1, ""]}
     )  # fmt: skip
@@ -215,9 +215,9 @@ def trained(out: Path, **record: Any) -> Path:
     (out / "record.json").write_text(json.dumps({"method": "colafier", **record}))
     (out / "config.json").write_text(json.dumps({"source": "digits", "noise": "pair:0.3"}))
     (out / "noise.json").write_text(json.dumps({"sha256": "def"}))
-    reasons = {"near": {"given": [], "suggested": []}, "around": [], "lid": {}, "opinions": []}
+    reasons = {"near": {"original": [], "suggested": []}, "around": [], "lid": {}, "votes": []}
     rows = [
-        {"row": 1, "shown": {"text": "x"}, "suggestion": ["dog", 0.75], "course": [], **reasons}
+        {"row": 1, "shown": {"text": "x"}, "suggestion": ["dog", 0.75], "trajectory": [], **reasons}
     ]
     found = {"format": evidence.FORMAT, "classes": ["cat", "dog"], "truth": [1, 0, 0, 1],
              "rows": rows, "others": {}}  # fmt: skip
@@ -241,13 +241,13 @@ def test_a_research_run_shows_the_truth(tmp_path: Path) -> None:
     assert not found["applies"]
     assert "counted, not estimated" in found["headline"]["sure"][0]
     assert set(found["figures"]["lid"]["groups"]) == {
-        "kept, given label right", "kept, given label wrong",
-        "changed, given label wrong", "changed, given label right",
+        "kept, original label right", "kept, original label wrong",
+        "changed, original label wrong", "changed, original label right",
     }  # fmt: skip
 
 
 def test_a_research_run_without_truth_claims_nothing(tmp_path: Path) -> None:
-    out = trained(tmp_path, notes={"given_right": 0.7})
+    out = trained(tmp_path, diagnostics={"observed_right": 0.7})
     (out / evidence.NAME).unlink()
     page.write(out)
     said = data(out)["headline"]
@@ -258,7 +258,7 @@ def test_a_research_run_without_truth_claims_nothing(tmp_path: Path) -> None:
 def test_lid_histogram_counts_every_row_once() -> None:
     lid = np.concatenate([np.random.default_rng(0).gamma(2, 2, 500), [1e6]])
     lines = pd.DataFrame(
-        {"given_label": "a", "label": ["a", "b"] * 250 + ["b"], "lid": lid.astype(str)}
+        {"original_label": "a", "label": ["a", "b"] * 250 + ["b"], "lid": lid.astype(str)}
     )
     found = figures.lid_histogram(lines)
     assert {name: sum(c) for name, c in found["groups"].items()} == {"kept": 250, "changed": 251}
@@ -271,9 +271,9 @@ def test_no_lid_no_picture() -> None:
 
 
 def test_confusion_of_many_classes_keeps_those_that_move() -> None:
-    given = [str(i) for i in range(40)] * 2
+    original = [str(i) for i in range(40)] * 2
     label = [str(i) for i in range(40)] + ["39" if i < 3 else str(i) for i in range(40)]
-    found = figures.confusion(pd.DataFrame({"given_label": given, "label": label}), most=4)
+    found = figures.confusion(pd.DataFrame({"original_label": original, "label": label}), most=4)
     assert found["classes"] == ["0", "1", "2", "39"]
     assert found["counts"][0] == [1, 0, 0, 1]
     assert found["left_out"] == 36

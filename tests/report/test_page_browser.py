@@ -110,7 +110,7 @@ def run(need: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory) -
     frame["color"] = np.random.default_rng(0).choice(colors, len(frame))  # tells nothing
     frame.to_csv(folder / "fruit.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("colafier.audit.out_of_fold.FEWEST_STEPS", 200)
+        patch.setattr("colafier.audit.out_of_fold.MIN_STEPS", 200)
         quickly(folder / "fruit.csv", folder / "out", method="colafier", epochs=12)
     return folder / "out"
 
@@ -134,7 +134,7 @@ def test_hostile_texts_are_shown_as_texts(page: Page) -> None:
     assert page.run("return document.title").startswith("fruit.csv")
     assert page.run("return document.querySelectorAll('main b, main img').length") == 0
     shown = page.run(
-        "return [...document.querySelectorAll('#f-given option')].map((o) => o.textContent)"
+        "return [...document.querySelectorAll('#f-original option')].map((o) => o.textContent)"
     )
     assert set(shown[1:]) == set(HOSTILE[:3])
     assert HOSTILE[0] in page.text("#panel")
@@ -145,9 +145,9 @@ def test_hostile_texts_are_shown_as_texts(page: Page) -> None:
 def test_filters_search_and_order(page: Page, run: Path) -> None:
     lines = read_labels(run)
     assert len(page.cards()) == 24
-    page.choose("f-given", HOSTILE[1])
+    page.choose("f-original", HOSTILE[1])
     page.choose("f-action", "relabel")
-    wanted = lines[lines["given_label"].eq(HOSTILE[1]) & lines["action"].eq("relabel")]
+    wanted = lines[lines["original_label"].eq(HOSTILE[1]) & lines["action"].eq("relabel")]
     assert set(page.cards()) <= set(wanted["row"].astype(int))
     assert f"({len(wanted)})" in page.text("#mode-table")
     page.driver.find_element("id", "f-reset").click()
@@ -186,7 +186,7 @@ def test_table_goes_page_by_page(page: Page) -> None:
 
 def test_why_is_explained(page: Page) -> None:
     why = page.text("#why")
-    for part in ("nearest rows", "given label", "LID", "during training", "Who sees what"):
+    for part in ("nearest rows", "original label", "LID", "during training", "Who sees what"):
         assert part in why
     assert "LID-dis, strong view" in why
     assert "witnesses" in why
@@ -221,13 +221,13 @@ def test_review_by_keyboard_from_begin_to_end(
     found = {entry["row"]: entry for entry in content["decisions"]}
     assert set(found) == {first, second, third}
     assert fourth not in found
-    assert found[first]["label"] == found[first]["given"] == lines.loc[first, "given_label"]
+    assert found[first]["label"] == found[first]["original"] == lines.loc[first, "original_label"]
     assert found[second]["label"] == lines.loc[second, "suggested_label"]
     assert (found[third]["choice"], found[third]["label"]) == ("exclude", None)
     copy = shutil.copytree(run, tmp_path / "copy")
     colafier("apply", copy, path)
     after = read_labels(copy)
-    assert after.loc[first, "label"] == lines.loc[first, "given_label"]
+    assert after.loc[first, "label"] == lines.loc[first, "original_label"]
     assert after.loc[second, "label"] == lines.loc[second, "suggested_label"]
     assert after.loc[third, "action"] == "exclude"
     colafier("report", copy)
@@ -327,7 +327,7 @@ def test_pictures_and_hostile_file_names(browser: Any, tmp_path: Path) -> None:
             pixels = random.integers(0, 100, (12, 12, 3), dtype=np.uint8) + np.uint8(120 * number)
             name = f"{place} <svg onload={OWNED}> \u202e.png"
             image.fromarray(pixels).save(tmp_path / "photos" / label / name)
-    quickly(tmp_path / "photos", tmp_path / "out", lane="scratch", size=8)
+    quickly(tmp_path / "photos", tmp_path / "out", mode="end-to-end", size=8)
     page = Page(browser, tmp_path / "out" / "report.html", tmp_path)
     assert page.errors() == []
     assert page.run("return document.title").startswith("photos")
@@ -335,7 +335,7 @@ def test_pictures_and_hostile_file_names(browser: Any, tmp_path: Path) -> None:
     whole = "return [...document.images].every((i) => i.complete && i.naturalWidth > 0)"
     _until(lambda: page.run(whole))
     assert "<svg onload" in page.text("#panel")
-    assert len(pd.unique(read_labels(tmp_path / "out")["given_label"])) == 2
+    assert len(pd.unique(read_labels(tmp_path / "out")["original_label"])) == 2
 
 
 def _until(holds: Callable[[], bool], seconds: float = 20) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from colafier.report import plots
 
-GIVEN = ["cat", "cat", "dog", "dog", None, "cat"]
+ORIGINAL = ["cat", "cat", "dog", "dog", None, "cat"]
 LABELS = ["cat", "dog", "dog", "dog", None, "cat"]
 TRUTH = ["cat", "dog", "dog", "cat", "dog", "cat"]
 EPOCHS = [{"loss": 2.0, "labels_changed": 0.0}, {"loss": 1.0, "labels_changed": 7.0}]
@@ -28,7 +28,7 @@ def _axes_without_a_screen(need: Callable[[str], None]) -> Any:
 def table(times: int = 1) -> pd.DataFrame:
     quality = [0.9, 0.1, 0.8, 0.6, np.nan, 0.7]
     lid = [1.0, 9.0, 2.0, 3.0, np.nan, 1.5]
-    columns = {"given_label": GIVEN, "label": LABELS, "label_quality": quality, "lid": lid}
+    columns = {"original_label": ORIGINAL, "label": LABELS, "label_quality": quality, "lid": lid}
     return pd.DataFrame({name: times * values for name, values in columns.items()})
 
 
@@ -47,9 +47,9 @@ def test_groups_of_a_few_rows_have_no_shape() -> None:
 def test_lid_is_parted_by_the_truth() -> None:
     texts = [text.get_text() for text in plots.lid(table(20), 20 * TRUTH).get_legend().get_texts()]
     assert texts == [
-        "kept, given label right (60)",
-        "kept, given label wrong (20)",
-        "changed, given label wrong (20)",
+        "kept, original label right (60)",
+        "kept, original label wrong (20)",
+        "changed, original label wrong (20)",
     ]
 
 

@@ -26,11 +26,11 @@ NAMES = ["cat/1.png", 'cat/"2",\n<b>.png', "dog/3.png", "dog/ד4.png", "5.png"]
 
 
 def lines() -> pd.DataFrame:
-    """A table of five rows as text, as in labels.csv; the last one has no given label."""
+    """A table of five rows as text, as in labels.csv; the last one has no original label."""
     cells = {
         "row": ["0", "1", "2", "3", "4"],
         "name": NAMES,
-        "given_label": ["cat", "cat", "dog", "dog", ""],
+        "original_label": ["cat", "cat", "dog", "dog", ""],
         "predicted_label": ["cat", "dog", "dog", "cat", "cat"],
         "suggested_label": ["cat", "dog", "dog", "cat", "cat"],
         "confidence": ["0.9", "0.8", "0.7", "0.6", "0.9"],
@@ -45,8 +45,8 @@ def lines() -> pd.DataFrame:
 
 
 def one(row: int, choice: str, label: str | None, **other: Any) -> dict[str, Any]:
-    given = lines()["given_label"][row] or None
-    made = {"row": row, "name": NAMES[row], "given": given, "choice": choice, "label": label}
+    original = lines()["original_label"][row] or None
+    made = {"row": row, "name": NAMES[row], "original": original, "choice": choice, "label": label}
     return made | {"at": "2026-11-16T09:59:00Z"} | other
 
 
@@ -169,7 +169,7 @@ BAD_FIT = {
     "beyond": (content(one(0, "keep", "cat") | {"row": 5}), "there is no row 5"),
     "twice": (content(ALL[1], ALL[1]), "row 1 is decided twice"),
     "name": (content(one(0, "keep", "cat", name="x")), "it is 'cat/1.png' in this run, not 'x'"),
-    "given": (content(one(0, "keep", "cat", given="dog")), "given label is 'cat', not 'dog'"),
+    "original": (content(one(0, "keep", "cat", original="dog")), "original label is 'cat', not 'dog'"),
     "no class": (content(one(0, "other", "eel")), "no class 'eel'; there are cat, dog"),
     "empty class": (content(one(0, "other", "")), "no class ''"),
     "kept another": (content(one(0, "keep", "dog")), "to keep its label means 'cat', not 'dog'"),
@@ -209,8 +209,8 @@ def test_no_file(tmp_path: Path) -> None:
 def judged_again() -> pd.DataFrame:
     """What a second training finds, in its own types, with decided labels as given ones."""
     found = lines()
-    found["given_label"] = ["dog", "cat", None, "cat", "cat"]
-    found["label"] = found["given_label"]
+    found["original_label"] = ["dog", "cat", None, "cat", "cat"]
+    found["label"] = found["original_label"]
     found["action"], found["reason"] = "keep", ""
     found["label_quality"] = [1.0, 1.0, np.nan, 1.0, 1.0]
     found["is_label_issue"] = False
@@ -225,7 +225,7 @@ def test_decided_rows_are_pinned(tmp_path: Path) -> None:
     done = decided.pin(judged_again())
     names = ["label", "action", "reason", *REVIEW]
     pd.testing.assert_frame_equal(done[names], before[names], check_dtype=False)
-    assert done["given_label"].tolist() == ["cat", "cat", "dog", "dog", None]
+    assert done["original_label"].tolist() == ["cat", "cat", "dog", "dog", None]
     assert done["label_quality"].tolist()[:2] == [0.0, 1.0]
     assert done["label_quality"].isna().tolist() == [False, False, True, False, True]
     assert done["is_label_issue"].tolist() == [True, False, False, True, False]

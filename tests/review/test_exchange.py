@@ -42,7 +42,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Do not change it. Rows 0 to 7 are hostile, 8 to 16 dogs with a broken one, 17 to 24 eels."""
     folder = tmp_path_factory.mktemp("photos")
     out = folder / "out"
-    quickly(write_photos(folder / "photos"), out, lane="scratch", size=8)
+    quickly(write_photos(folder / "photos"), out, mode="end-to-end", size=8)
     lines = read_labels(out)
     rows = [0, 1, 2, 9, 17]  # whatever was found, these are doubtful now, the first one most
     lines.loc[rows, ["action", "reason"]] = ["review", "wrong"]
@@ -50,7 +50,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines.loc[others, ["action", "reason"]] = ["keep", ""]
     lines.loc[rows, "label_quality"] = ["0.01", "0.02", "0.03", "0.04", "0.05"]
     lines.loc[rows, "suggested_label"] = ["dog", "dog", "dog", HOSTILE, "dog"]
-    lines["label"] = lines["given_label"]
+    lines["label"] = lines["original_label"]
     lines.to_csv(out / "labels.csv", index=False)
     return out
 
@@ -71,14 +71,14 @@ EXPECTED = {  # row -> choice and label; row 17 is left open
 def received(form: str, out: Path, path: Path) -> tuple[dict[int, tuple[str, Any]], list[str]]:
     """What came back, by row, after it was applied without complaint."""
     target = out.parent / "decisions.json"
-    count, notes = exchange.receive(form, out, path, target, overwrite=True)
+    count, diagnostics = exchange.receive(form, out, path, target, overwrite=True)
     review = decisions.read(target)
     assert count == len(review.decisions)
     apply.apply(out, [target])
     lines = read_labels(out)
     for one in review.decisions:
         assert lines.loc[one.row, "reviewed_to"] == (one.label or "")
-    return {one.row: (one.choice, one.label) for one in review.decisions}, notes
+    return {one.row: (one.choice, one.label) for one in review.decisions}, diagnostics
 
 
 def annotate(tasks: list[dict[str, Any]]) -> None:
@@ -134,9 +134,9 @@ def test_label_studio_with_addresses_and_two_people(out: Path, tmp_path: Path) -
     other["result"][0]["value"]["choices"] = ["eel"]
     tasks[1]["annotations"].append(other)
     path.write_text(json.dumps(tasks))
-    found, notes = received("label-studio", out, path)
+    found, diagnostics = received("label-studio", out, path)
     assert found == {0: EXPECTED[0]}
-    assert notes == ["1 row not taken, as their annotations differ"]
+    assert diagnostics == ["1 row not taken, as their annotations differ"]
 
 
 Change = Callable[[list[dict[str, Any]]], Any]
@@ -238,10 +238,12 @@ def cvat_export(path: Path, run: Path, rows: dict[int, str], images: bool) -> Pa
 @pytest.mark.parametrize("images", [True, False])
 def test_cvat_and_back(out: Path, tmp_path: Path, images: bool) -> None:
     said = {0: "dog", 1: HOSTILE, 2: "colafier-exclude", 9: "eel", 17: "no_label"}
-    found, notes = received("cvat", out, cvat_export(tmp_path / "back.zip", out, said, images))
+    found, diagnostics = received(
+        "cvat", out, cvat_export(tmp_path / "back.zip", out, said, images)
+    )
     assert found == EXPECTED
-    assert "1 row without a label" in notes
-    assert ("1 image of something else left out" in notes) is images
+    assert "1 row without a label" in diagnostics
+    assert ("1 image of something else left out" in diagnostics) is images
 
 
 def test_cvat_round_trip_untouched_takes_the_suggestions(out: Path, tmp_path: Path) -> None:
@@ -286,11 +288,11 @@ def test_class_folders_of_cvat_are_all_different() -> None:
 def test_fiftyone(out: Path, tmp_path: Path) -> None:
     _, (path,) = exchange.send("fiftyone", out, tmp_path / "samples.json")
     content = json.loads(path.read_text())
-    assert set(content["sample_fields"]) >= {"filepath", "given", "suggested", "label_quality"}
+    assert set(content["sample_fields"]) >= {"filepath", "original", "suggested", "label_quality"}
     samples = {sample["colafier_row"]: sample for sample in content["samples"]}
     assert list(samples) == [0, 1, 2, 9, 17]
     assert Path(samples[0]["filepath"]).is_file()
-    assert samples[9]["given"]["label"] == "dog"
+    assert samples[9]["original"]["label"] == "dog"
     assert samples[9]["suggested"]["label"] == HOSTILE
     assert samples[9]["suggested"]["_cls"] == "Classification"
     assert samples[0]["label_quality"] == 0.01
@@ -299,9 +301,9 @@ def test_fiftyone(out: Path, tmp_path: Path) -> None:
     samples[2]["tags"] = ["exclude"]
     samples[9]["decided"] = {"_cls": "Classification", "_id": {"$oid": "1"}, "label": "eel"}
     path.write_text(json.dumps(content))
-    found, notes = received("fiftyone", out, path)
+    found, diagnostics = received("fiftyone", out, path)
     assert found == EXPECTED
-    assert notes == ["1 row without a label in 'decided' or a tag"]
+    assert diagnostics == ["1 row without a label in 'decided' or a tag"]
 
 
 @pytest.mark.parametrize(
@@ -344,7 +346,7 @@ def test_imagefolder(out: Path, tmp_path: Path) -> None:
     assert all((folder / name).is_file() for name in frame["file_name"])
     assert (frame["decision"] == "").all()
     again = read(folder)  # by the rules of Hugging Face's imagefolder
-    assert again.given == frame["label"].tolist()
+    assert again.original == frame["label"].tolist()
     assert not again.problems
     said = {
         0: {"decision": "suggestion"},
@@ -408,7 +410,7 @@ def test_images_of_a_table_of_bytes(out: Path, tmp_path: Path) -> None:
     ]
     labels = ["a", "b"] * (len(cells) // 2)
     pd.DataFrame({"image": cells, "label": labels}).to_parquet(tmp_path / "t.parquet")
-    quickly(tmp_path / "t.parquet", tmp_path / "run", lane="scratch", size=8)
+    quickly(tmp_path / "t.parquet", tmp_path / "run", mode="end-to-end", size=8)
     for form in ("label-studio", "fiftyone"):
         with pytest.raises(ValueError, match="send them out as cvat or imagefolder"):
             exchange.send(form, tmp_path / "run", tmp_path / form, everything=True)

@@ -21,7 +21,7 @@ from colafier.training.distributed import Processes, launch
 from colafier.training.engine import Engine
 from colafier.training.optimizers import OptimizerSettings
 from colafier.training.trainer import fit
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 
 class Mean(Method):
@@ -37,7 +37,7 @@ class Mean(Method):
 
     def loss(self, batch: Batch) -> Terms:
         self.norm(batch.x)
-        self.whole = self.gather(batch.x)
+        self.whole = self.all_gather(batch.x)
         self.table.write(batch.index, batch.x[:, 0])
         return {"error": (batch.x - self.mean).square().mean()}
 
@@ -58,7 +58,7 @@ def share(processes: Processes, x: list[float]) -> Batch:
 def steps(processes: Processes) -> dict[str, Any]:
     """One good step and one that is poisoned on a single process; what is left after each."""
     method = Mean()
-    method.peers = processes
+    method.distributed = processes
     engine = Engine(method, OptimizerSettings("sgd", 0.5, 0.0, 0.0), processes)
     engine.begin_pass(Pass())
     engine.minimize(method.loss, share(processes, [1.0, 2.0, 3.0, 10.0, 20.0]))
@@ -95,15 +95,15 @@ def exchange(processes: Processes) -> dict[str, Any]:
     ]
     found: dict[str, Any] = {"right": [], "own": []}
     for t in tensors:
-        gathered = processes.gather(t[own].clone().requires_grad_(t.is_floating_point()))
+        gathered = processes.all_gather(t[own].clone().requires_grad_(t.is_floating_point()))
         found["right"].append(torch.equal(gathered, t) and not gathered.requires_grad)
-        found["own"].append(torch.equal(processes.own(gathered), t[own]))
-    none = processes.gather(torch.arange(4)[: 4 if processes.first else 0])
+        found["own"].append(torch.equal(processes.local_slice(gathered), t[own]))
+    none = processes.all_gather(torch.arange(4)[: 4 if processes.first else 0])
     found["one has none"] = none.tolist()
     found["nobody has"] = processes.join(torch.empty(0, 2)).shape
-    found["own after join"] = processes.own(torch.arange(4)).tolist()
+    found["own after join"] = processes.local_slice(torch.arange(4)).tolist()
     try:
-        processes.own(torch.arange(3))
+        processes.local_slice(torch.arange(3))
     except ValueError as error:
         found["error"] = str(error)
     return found
@@ -130,7 +130,7 @@ class Drawing(CrossEntropy):
 def decisions(processes: Processes) -> list[float]:
     """What a method decides where processes have shares of different sizes."""
     method = Drawing()
-    rows = Rows(torch.randn(5, 4), torch.arange(5) % 2, 2, view_names=("weak",))
+    rows = TrainingSet(torch.randn(5, 4), torch.arange(5) % 2, 2, view_names=("weak",))
     fit(
         method,
         rows,
@@ -152,9 +152,9 @@ class Wish:
 def job(processes: Processes, wish: Wish) -> dict[str, Any]:
     warnings.simplefilter("error")
     return {
-        "steps": processes.tell(steps(processes)),
-        "exchange": processes.tell(exchange(processes)),
-        "decisions": processes.tell(decisions(processes)),
+        "steps": processes.all_gather_object(steps(processes)),
+        "exchange": processes.all_gather_object(exchange(processes)),
+        "decisions": processes.all_gather_object(decisions(processes)),
         "large": torch.zeros(wish.size),
     }
 

@@ -10,9 +10,9 @@ from colafier.training.metrics import Metrics
 N = 40
 g = torch.Generator().manual_seed(0)
 TRUTH = torch.randint(3, (N,), generator=g)
-GIVEN = torch.where(torch.rand(N, generator=g) < 0.4, (TRUTH + 1) % 3, TRUTH)
-LABELS = torch.where(torch.rand(N, generator=g) < 0.5, TRUTH, GIVEN)
-LABELS[0] = (GIVEN[0] + 2) % 3 if GIVEN[0] == TRUTH[0] else GIVEN[0]
+OBSERVED = torch.where(torch.rand(N, generator=g) < 0.4, (TRUTH + 1) % 3, TRUTH)
+LABELS = torch.where(torch.rand(N, generator=g) < 0.5, TRUTH, OBSERVED)
+LABELS[0] = (OBSERVED[0] + 2) % 3 if OBSERVED[0] == TRUTH[0] else OBSERVED[0]
 SCORE = torch.rand(N, generator=g).mul(10).round()  # with ties
 
 
@@ -45,55 +45,55 @@ def slow_average_precision(score: Tensor, wrong: Tensor) -> float:
 
 
 def test_figures_of_an_epoch() -> None:
-    metrics = Metrics(TRUTH, GIVEN)
+    metrics = Metrics(TRUTH, OBSERVED)
     figures = metrics(Says(labels=LABELS, judged=LABELS, lid=SCORE), 0)
     right = sum(a == b for a, b in zip(LABELS.tolist(), TRUTH.tolist(), strict=True)) / N
     assert figures == {
-        "labels_changed": sum((LABELS != GIVEN).tolist()),
+        "labels_changed": sum((LABELS != OBSERVED).tolist()),
         "label_accuracy": pytest.approx(right),
         "lid_auroc": pytest.approx(slow_auroc(SCORE, LABELS != TRUTH)),
     }
     by_default = metrics(Says(loss=SCORE), 0)
-    assert by_default == {"loss_auroc": pytest.approx(slow_auroc(SCORE, GIVEN != TRUTH))}
+    assert by_default == {"loss_auroc": pytest.approx(slow_auroc(SCORE, OBSERVED != TRUTH))}
     assert metrics(Says(), 0) == {}
 
 
 def test_scores_of_some_rows_only() -> None:
-    given = GIVEN.clone()
-    given[5:9] = -1
+    observed = OBSERVED.clone()
+    observed[5:9] = -1
     truth = TRUTH.clone()
     truth[20:22] = -1
     score = SCORE.clone()
     score[30] = torch.nan
     kept = torch.ones(N, dtype=torch.bool)
     kept[5:9] = kept[20:22] = kept[30] = False
-    figures = Metrics(truth, given)(Says(lid=score), 0)
-    assert figures["lid_auroc"] == pytest.approx(slow_auroc(SCORE[kept], (GIVEN != TRUTH)[kept]))
+    figures = Metrics(truth, observed)(Says(lid=score), 0)
+    assert figures["lid_auroc"] == pytest.approx(slow_auroc(SCORE[kept], (OBSERVED != TRUTH)[kept]))
 
 
 def test_what_is_undefined_is_left_out() -> None:
     assert "lid_auroc" not in Metrics(TRUTH, TRUTH)(Says(lid=SCORE), 0)
-    assert Metrics(None, GIVEN)(Says(labels=LABELS, lid=SCORE), 0) == {
-        "labels_changed": float((LABELS != GIVEN).sum())
+    assert Metrics(None, OBSERVED)(Says(labels=LABELS, lid=SCORE), 0) == {
+        "labels_changed": float((LABELS != OBSERVED).sum())
     }
-    assert Metrics(None, GIVEN).final(Purified(LABELS, SCORE / 10)) == {}
+    assert Metrics(None, OBSERVED).final(Purified(LABELS, SCORE / 10)) == {}
 
 
 def test_accuracy_of_the_deployed_classifier() -> None:
     x = torch.eye(3)[torch.tensor([0, 1, 2, 2])]
-    metrics = Metrics(TRUTH, GIVEN, x, torch.tensor([0, 1, 2, 0]), lambda x: x)
+    metrics = Metrics(TRUTH, OBSERVED, x, torch.tensor([0, 1, 2, 0]), lambda x: x)
     assert metrics(Says(), 0) == {"test_accuracy": 0.75}
     with pytest.raises(ValueError, match="test rows need their labels"):
-        Metrics(TRUTH, GIVEN, x)
+        Metrics(TRUTH, OBSERVED, x)
 
 
 def test_figures_at_the_end() -> None:
     quality = 1 - SCORE / 10
     columns = {"lid": SCORE.neg(), "votes": torch.arange(N)}
-    found = Metrics(TRUTH, GIVEN).final(Purified(LABELS, quality, columns))
-    rows = list(zip(TRUTH.tolist(), GIVEN.tolist(), LABELS.tolist(), strict=True))
+    found = Metrics(TRUTH, OBSERVED).final(Purified(LABELS, quality, columns))
+    rows = list(zip(TRUTH.tolist(), OBSERVED.tolist(), LABELS.tolist(), strict=True))
     caught = sum(g != t and new != g for t, g, new in rows)
-    wrong = GIVEN != TRUTH
+    wrong = OBSERVED != TRUTH
     assert found == {
         "labels_right_before": pytest.approx(sum(g == t for t, g, _ in rows) / N),
         "labels_right_after": pytest.approx(sum(new == t for t, _, new in rows) / N),

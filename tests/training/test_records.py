@@ -35,7 +35,7 @@ def test_a_record_says_all_about_a_run(tmp_path: Path) -> None:
         final={"labels_right_before": 0.6, "auroc": float("nan")},
         config={"lr": 0.1, "folder": tmp_path, "shape": (3, 8), "t": torch.tensor(2)},
         resolved={"warmup": 3},
-        notes={"level": float("-inf")},
+        diagnostics={"level": float("-inf")},
     )
     path = tmp_path / "new" / "runs.jsonl"
     records.append(path, record)
@@ -55,7 +55,7 @@ def test_a_record_says_all_about_a_run(tmp_path: Path) -> None:
     assert first["versions"]["colafier"] == __version__
     assert first["hardware"]["cpu"]
     assert first["resolved"] == {"warmup": 3}
-    assert first["notes"] == {"level": None}
+    assert first["diagnostics"] == {"level": None}
     assert first["hardware"]["processes"] == 1
     assert "commit" in first
 

@@ -29,13 +29,13 @@ from colafier.training.checkpoint import CheckpointError
 from colafier.training.optimizers import OptimizerSettings
 from colafier.training.records import History
 from colafier.training.trainer import fit
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 
-def rows(n: int = 21, **settings: Any) -> Rows:
+def rows(n: int = 21, **settings: Any) -> TrainingSet:
     x = torch.randn(n, 4, generator=torch.Generator().manual_seed(0))
     known = {"view_names": ("weak",), "batch_size": 8} | settings
-    return Rows(x, (x[:, 0] > 0).long(), 2, **known)
+    return TrainingSet(x, (x[:, 0] > 0).long(), 2, **known)
 
 
 def train(method: Method | None = None, net: str = "linear", **settings: Any) -> History:
@@ -179,7 +179,7 @@ class Reopened(CrossEntropy):
 
     times = 0
 
-    def reopen(self, train: TrainSet) -> None:  # noqa: ARG002
+    def reset_beliefs(self, train: TrainSet) -> None:  # noqa: ARG002
         self.times += 1
 
 

@@ -5,18 +5,20 @@ from torch import Tensor, nn
 from colafier.methods.contract import Batch, Pass
 from colafier.nets.normalize import Normalize
 from colafier.training.distributed import Processes
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 
 
-def images(n: int = 21, **settings: object) -> Rows:
+def images(n: int = 21, **settings: object) -> TrainingSet:
     g = torch.Generator().manual_seed(1)
     x = torch.randint(256, (n, 3, 8, 8), generator=g, dtype=torch.uint8)
     known = {"view_names": ("weak",), "batch_size": 8, "seed": 3} | settings
-    given = known.pop("given", torch.arange(n) % 3)
-    return Rows(x, given, 3, **known)  # type: ignore[arg-type]
+    observed = known.pop("observed", torch.arange(n) % 3)
+    return TrainingSet(x, observed, 3, **known)  # type: ignore[arg-type]
 
 
-def walk(rows: Rows, part: Pass | None = None, epoch: int = 0, number: int = 0) -> list[Batch]:
+def run_pass(
+    rows: TrainingSet, part: Pass | None = None, epoch: int = 0, number: int = 0
+) -> list[Batch]:
     part = Pass() if part is None else part
     batches = list(rows.batches(part, epoch, number))
     assert rows.steps(part) == len(batches)
@@ -27,13 +29,13 @@ def order(batches: list[Batch]) -> list[int]:
     return torch.cat([b.index for b in batches]).tolist()
 
 
-def test_a_pass_shows_each_labelled_row_once() -> None:
-    given = torch.tensor([-1, 0, 1, 2] * 5)
-    batches = walk(images(20, given=given), epoch=4)
+def test_a_pass_shows_each_labeled_row_once() -> None:
+    observed = torch.tensor([-1, 0, 1, 2] * 5)
+    batches = run_pass(images(20, observed=observed), epoch=4)
     assert sorted(order(batches)) == [i for i in range(20) if i % 4]
     assert order(batches) != sorted(order(batches))
     for batch in batches:
-        assert torch.equal(batch.y, given[batch.index])
+        assert torch.equal(batch.y, observed[batch.index])
         assert batch.x.dtype == torch.float32
     assert [b.progress for b in batches] == [4.0, 4.5]
 
@@ -55,27 +57,27 @@ def test_a_pass_shows_each_labelled_row_once() -> None:
     ],
 )
 def test_sizes_of_batches(n: int, world: int, part: Pass, sizes: list[int]) -> None:
-    shares = [walk(images(n, rank=rank, world=world), part) for rank in range(world)]
+    shares = [run_pass(images(n, rank=rank, world=world), part) for rank in range(world)]
     assert [sum(map(len, together)) for together in zip(*shares, strict=True)] == sizes
 
 
 def test_batches_depend_on_seed_epoch_and_pass_only() -> None:
     rows = images()
-    first = walk(rows, epoch=2, number=1)
-    walk(rows)
-    again = walk(images(), epoch=2, number=1)
+    first = run_pass(rows, epoch=2, number=1)
+    run_pass(rows)
+    again = run_pass(images(), epoch=2, number=1)
     for one, other in zip(first, again, strict=True):
         assert torch.equal(one.index, other.index)
         assert torch.equal(one.x, other.x)
-    assert order(first) != order(walk(rows, epoch=3, number=1))
-    assert order(first) != order(walk(rows, epoch=2, number=0))
-    assert order(first) != order(walk(images(seed=4), epoch=2, number=1))
+    assert order(first) != order(run_pass(rows, epoch=3, number=1))
+    assert order(first) != order(run_pass(rows, epoch=2, number=0))
+    assert order(first) != order(run_pass(images(seed=4), epoch=2, number=1))
 
 
 def test_a_view_does_not_depend_on_the_views_beside_it() -> None:
-    alone, both = walk(images()), walk(images(view_names=("strong", "weak")))
+    alone, both = run_pass(images()), run_pass(images(view_names=("strong", "weak")))
     assert all(torch.equal(a.x, b.views[1]) for a, b in zip(alone, both, strict=True))
-    twice = walk(images(view_names=("weak", "weak")))[0]
+    twice = run_pass(images(view_names=("weak", "weak")))[0]
     assert not torch.equal(*twice.views)
 
 
@@ -83,8 +85,8 @@ def test_a_view_does_not_depend_on_the_views_beside_it() -> None:
 def test_processes_share_the_batch_of_one(world: int) -> None:
     settings: dict[str, object] = {"view_names": ("weak", "strong")}
     part = Pass(rows=torch.arange(15), paired=torch.arange(15, 20))
-    alone = walk(images(**settings), part)
-    shares = [walk(images(rank=rank, world=world, **settings), part) for rank in range(world)]
+    alone = run_pass(images(**settings), part)
+    shares = [run_pass(images(rank=rank, world=world, **settings), part) for rank in range(world)]
     for whole, *parts in zip(alone, *shares, strict=True):
         assert torch.equal(whole.index, torch.cat([p.index for p in parts]))
         for number, view in enumerate(whole.views):
@@ -96,50 +98,52 @@ def test_processes_share_the_batch_of_one(world: int) -> None:
 
 def test_paired_rows_come_again_when_used_up() -> None:
     part = Pass(rows=torch.arange(16), paired=torch.tensor([18, 19, 20]), tag="mix")
-    batches = walk(images(), part)
+    batches = run_pass(images(), part)
     beside = [b.paired for b in batches if b.paired is not None]
     assert [len(b) for b in beside] == [8, 8]
     drawn = order(beside)
     assert all(sorted(drawn[i : i + 3]) == [18, 19, 20] for i in range(0, 15, 3))
     assert {b.tag for b in batches + beside} == {"mix"}
     nobody = Pass(paired=torch.empty(0, dtype=torch.long))
-    assert all(b.paired is None for b in walk(images(), nobody))
+    assert all(b.paired is None for b in run_pass(images(), nobody))
 
 
 def test_rows_are_scaled_and_normalized() -> None:
     rows = images(view_names=("plain",))
     assert rows.x.dtype == torch.uint8
-    x = torch.cat([b.x for b in walk(rows)])
+    x = torch.cat([b.x for b in run_pass(rows)])
     torch.testing.assert_close(x.mean((0, 2, 3)), torch.zeros(3), atol=1e-5, rtol=0)
     torch.testing.assert_close(x.std((0, 2, 3), correction=0), torch.ones(3), atol=1e-5, rtol=0)
     other = Normalize(torch.zeros(3), torch.full((3,), 2.0))
-    batch = walk(images(view_names=("plain",), normalize=other))[0]
+    batch = run_pass(images(view_names=("plain",), normalize=other))[0]
     torch.testing.assert_close(batch.x, rows.x[batch.index].float() / 255 / 2)
 
 
 def test_holdout_is_a_fixed_share_of_each_class() -> None:
-    given = torch.tensor([0] * 50 + [1] * 10 + [2] + [-1] * 9)
-    rows = images(70, given=given)
+    observed = torch.tensor([0] * 50 + [1] * 10 + [2] + [-1] * 9)
+    rows = images(70, observed=observed)
     held = rows.holdout(0.2)
     assert torch.equal(held, rows.holdout(0.2))
-    assert given[held].bincount(minlength=3).tolist() == [10, 2, 0]
+    assert observed[held].bincount(minlength=3).tolist() == [10, 2, 0]
     most = rows.holdout(0.99)
-    assert given[most].bincount(minlength=3).tolist() == [49, 9, 0]
-    assert not torch.equal(held, images(70, given=given, seed=4).holdout(0.2))
+    assert observed[most].bincount(minlength=3).tolist() == [49, 9, 0]
+    assert not torch.equal(held, images(70, observed=observed, seed=4).holdout(0.2))
     with pytest.raises(ValueError, match="from 0 to below 1"):
         rows.holdout(1.0)
 
 
 def test_decisions_do_not_change_what_is_held_out() -> None:
-    came = torch.tensor([0] * 50 + [1] * 20)
-    held = images(70, given=came).holdout(0.2)
-    decided = came.clone()
+    original = torch.tensor([0] * 50 + [1] * 20)
+    held = images(70, observed=original).holdout(0.2)
+    decided = original.clone()
     decided[held[0]], decided[3], decided[60] = -1, 1, 0  # one is excluded, two are moved
-    rows = images(70, given=decided, came=came)
+    rows = images(70, observed=decided, original=original)
     assert rows.holdout(0.2).tolist() == held[1:].tolist()
-    decided = torch.where(torch.isin(torch.arange(70), held), came, 0)  # no other row of class 1
-    alone = images(70, given=decided, came=came).holdout(0.2)
-    assert alone.tolist() == held[came[held] == 0].tolist()
+    decided = torch.where(
+        torch.isin(torch.arange(70), held), original, 0
+    )  # no other row of class 1
+    alone = images(70, observed=decided, original=original).holdout(0.2)
+    assert alone.tolist() == held[original[held] == 0].tolist()
 
 
 class Net(nn.Module):
@@ -177,8 +181,8 @@ def test_predict_leaves_no_trace() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"given": torch.zeros(3, dtype=torch.long)}, "one label each"),
-        ({"given": torch.full((21,), 3)}, "0 to 2"),
+        ({"observed": torch.zeros(3, dtype=torch.long)}, "one label each"),
+        ({"observed": torch.full((21,), 3)}, "0 to 2"),
         ({"trusted": torch.zeros(21)}, "boolean mask"),
         ({"batch_size": 0}, "at least 1"),
         ({"view_names": ("odd",)}, "no view is called 'odd'"),
@@ -191,4 +195,4 @@ def test_wrong_arguments(settings: dict[str, object], message: str) -> None:
 
 def test_batches_smaller_than_the_processes_are_an_error() -> None:
     with pytest.raises(ValueError, match="do not reach"):
-        walk(images(batch_size=1, world=2))
+        run_pass(images(batch_size=1, world=2))

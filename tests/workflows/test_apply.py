@@ -24,7 +24,7 @@ from colafier.workflows import apply, model_store
 pytestmark = pytest.mark.usefixtures("quick")
 
 HEAD = ("row", "name", *COLUMNS)
-KEPT = ("row", "name", "given_label")
+KEPT = ("row", "name", "original_label")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def write(out: Path, path: Path, *choices: tuple[int, str, str | None], **head: 
         {
             "row": row,
             "name": lines.loc[row, "name"],
-            "given": lines.loc[row, "given_label"] or None,
+            "original": lines.loc[row, "original_label"] or None,
             "choice": choice,
             "label": label,
             "at": "2026-11-16T09:59:00Z",
@@ -81,13 +81,13 @@ def write(out: Path, path: Path, *choices: tuple[int, str, str | None], **head: 
 
 def some(out: Path, path: Path) -> Path:
     """One of each choice; row 10 is the only one of its class, row 5 cannot be used."""
-    given = read_labels(out)["given_label"]
-    other = next(name for name in CLASSES if name != given[0])
+    observed = read_labels(out)["original_label"]
+    other = next(name for name in CLASSES if name != observed[0])
     choices = (
         (0, "other", other),
-        (1, "keep", given[1]),
+        (1, "keep", observed[1]),
         (2, "exclude", None),
-        (5, "keep", given[5]),
+        (5, "keep", observed[5]),
         (6, "suggestion", "plum"),
         (10, "other", "apple"),
     )
@@ -142,9 +142,9 @@ def test_decisions_of_several_people_and_anew(out: Path, tmp_path: Path) -> None
     ben = write(out, tmp_path / "ben.json", (1, "exclude", None))
     assert apply.apply(out, [anna]).decided == 1
     assert apply.apply(out, [ben]).decided == 2
-    assert apply.apply(out, [ben], anew=True).decided == 1
-    assert apply.apply(out, [anna, ben], anew=True).decided == 2
-    assert apply.apply(out, [], anew=True).decided == 0
+    assert apply.apply(out, [ben], reset=True).decided == 1
+    assert apply.apply(out, [anna, ben], reset=True).decided == 2
+    assert apply.apply(out, [], reset=True).decided == 0
     pd.testing.assert_frame_equal(read_labels(out), first)
 
 
@@ -244,8 +244,8 @@ def test_training_on_pins_what_was_decided(out: Path, tmp_path: Path) -> None:
 
 def test_all_rows_decided(tmp_path: Path) -> None:
     quickly(write_npz(tmp_path / "a.npz", n=40, wrong=0.2), tmp_path / "out")
-    given = read_labels(tmp_path / "out")["given_label"]
-    choices = [(row, "keep", label) for row, label in enumerate(given)]
+    observed = read_labels(tmp_path / "out")["original_label"]
+    choices = [(row, "keep", label) for row, label in enumerate(observed)]
     apply.apply(tmp_path / "out", [write(tmp_path / "out", tmp_path / "d.json", *choices)])
     summary = apply.go_on(tmp_path / "out", progress=False).summary
     assert summary["actions"] == {"keep": 40}
@@ -315,20 +315,20 @@ def test_overwriting_a_run_forgets_its_review(source: Path, out: Path, tmp_path:
 
 def test_the_other_rows_profit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most labels of one class are wrong, which nobody can see; a few decisions tell it."""
-    monkeypatch.setattr("colafier.audit.out_of_fold.FEWEST_STEPS", 100)
+    monkeypatch.setattr("colafier.audit.out_of_fold.MIN_STEPS", 100)
     x, truth = clouds(240)
-    given = np.where((np.random.default_rng(0).random(240) < 0.6) & (truth == 2), 1, truth)
-    np.savez(tmp_path / "clouds.npz", features=x, labels=given)
+    observed = np.where((np.random.default_rng(0).random(240) < 0.6) & (truth == 2), 1, truth)
+    np.savez(tmp_path / "clouds.npz", features=x, labels=observed)
     out = tmp_path / "out"
     quickly(tmp_path / "clouds.npz", out, method="colafier", epochs=12)
     before = read_labels(out)
     rows = np.flatnonzero(truth == 2)[:16]
-    choices = [(int(row), "keep" if given[row] == 2 else "other", "2") for row in rows]
+    choices = [(int(row), "keep" if observed[row] == 2 else "other", "2") for row in rows]
     apply.apply(out, [write(out, tmp_path / "d.json", *choices)])
     apply.go_on(out, progress=False)
     after = read_labels(out)
     assert (after.loc[rows, "label"] == "2").all()
-    assert after["given_label"].tolist() == given.astype(str).tolist()
+    assert after["original_label"].tolist() == observed.astype(str).tolist()
     rest = np.setdiff1d(np.arange(240), rows)
     right = [(t.loc[rest, "label"] == truth[rest].astype(str)).mean() for t in (before, after)]
     assert right[0] < 0.9
@@ -364,10 +364,10 @@ def test_training_starts_anew_where_it_must(out: Path, tmp_path: Path) -> None:
 
 def test_anew_forgets_what_was_learned_from_decisions(out: Path, tmp_path: Path) -> None:
     first = write(out, tmp_path / "d.json", (1, "keep", "pear"))
-    apply.apply(out, [first], anew=True)
+    apply.apply(out, [first], reset=True)
     assert (out / "checkpoint.pt").exists()  # it knows nothing of them
     apply.go_on(out, progress=False)
-    apply.apply(out, [write(out, tmp_path / "e.json", (20, "exclude", None))], anew=True)
+    apply.apply(out, [write(out, tmp_path / "e.json", (20, "exclude", None))], reset=True)
     assert not (out / "checkpoint.pt").exists()
 
 

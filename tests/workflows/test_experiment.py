@@ -36,7 +36,7 @@ def vectors() -> Source:
 
 
 def test_own_rows_have_no_known_truth(vectors: Source) -> None:
-    result = run(resolve(given={**QUICK, "epochs": 3}), vectors, progress=False)
+    result = run(resolve(overrides={**QUICK, "epochs": 3}), vectors, progress=False)
     assert result.record["noise"]["true_rate"] is None
     assert result.record["config"]["source"] == "clouds"
     assert "labels_right_before" not in result.record
@@ -47,26 +47,26 @@ def test_own_rows_have_no_known_truth(vectors: Source) -> None:
 
 
 def test_injected_noise_is_scored(vectors: Source) -> None:
-    settings = resolve(given={**QUICK, "noise": "pair:0.25", "epochs": 20, "lr": 0.01})
+    settings = resolve(overrides={**QUICK, "noise": "pair:0.25", "epochs": 20, "lr": 0.01})
     record = run(settings, vectors, progress=False).record
     assert record["labels_right_before"] == pytest.approx(1 - record["noise"]["true_rate"])
     assert record["labels_right_after"] > 0.9  # clouds this far apart are easily told
 
 
 def test_a_method_that_needs_the_noise_rate_is_told_it(vectors: Source) -> None:
-    given = {**QUICK, "noise": "pair:0.25"}
-    record = run(resolve(given={**given, "method": "jocor"}), vectors, progress=False).record
+    overrides = {**QUICK, "noise": "pair:0.25"}
+    record = run(resolve(overrides={**overrides, "method": "jocor"}), vectors, progress=False).record
     assert record["config"]["hyper"]["noise_rate"] == pytest.approx(
         record["noise"]["true_rate"], abs=1e-3
     )
-    told = resolve(given={**given, "method": "jocor"}, hyper={"noise_rate": 0.1})
+    told = resolve(overrides={**overrides, "method": "jocor"}, hyper={"noise_rate": 0.1})
     assert run(told, vectors, progress=False).record["config"]["hyper"]["noise_rate"] == 0.1
-    record = run(resolve(given={**given, "method": "ce"}), vectors, progress=False).record
+    record = run(resolve(overrides={**overrides, "method": "ce"}), vectors, progress=False).record
     assert "noise_rate" not in record["config"]["hyper"]
 
 
 def test_files_hold_what_the_result_holds(vectors: Source, tmp_path: Path) -> None:
-    settings = resolve(given=QUICK)
+    settings = resolve(overrides=QUICK)
     result = run(settings, vectors, tmp_path / "run", progress=False)
     table = pd.read_csv(tmp_path / "run" / "labels.csv")
     names = np.array(vectors.classes)
@@ -76,20 +76,20 @@ def test_files_hold_what_the_result_holds(vectors: Source, tmp_path: Path) -> No
 
 
 def test_rows_without_a_label_stay_empty(vectors: Source) -> None:
-    given = vectors.labels.clone()
-    given[3] = -1
-    labels = given.clone()
+    observed = vectors.labels.clone()
+    observed[3] = -1
+    labels = observed.clone()
     labels[0] = 1
     purified = Purified(labels, torch.ones(80), {"lid": torch.arange(80.0)})
-    table = label_table(Task(vectors, given, None, {}), purified)
-    assert list(table.loc[[0, 1, 3], "given_label"]) == ["cat", "cat", ""]
+    table = label_table(Task(vectors, observed, None, {}), purified)
+    assert list(table.loc[[0, 1, 3], "original_label"]) == ["cat", "cat", ""]
     assert list(table.loc[[0, 1, 3], "label"]) == ["dog", "cat", ""]
     assert list(table.index[table["changed"]]) == [0]
     assert list(table["lid"]) == list(range(80))
 
 
 def test_limit_keeps_the_first_rows_and_all_test_rows() -> None:
-    whole, part = (prepare(resolve("digits", given)).source for given in ({}, {"limit": 50}))
+    whole, part = (prepare(resolve("digits", overrides)).source for overrides in ({}, {"limit": 50}))
     assert torch.equal(part.x, whole.x[:50])
     assert torch.equal(part.labels, whole.labels[:50])
     assert part.test_x is not None
@@ -98,52 +98,54 @@ def test_limit_keeps_the_first_rows_and_all_test_rows() -> None:
 
 def test_noise_follows_the_seed() -> None:
     first, again, other = (prepare(resolve("digits", {"seed": seed})) for seed in (1, 1, 2))
-    assert torch.equal(first.given, again.given)
-    assert not torch.equal(first.given, other.given)
+    assert torch.equal(first.observed, again.observed)
+    assert not torch.equal(first.observed, other.observed)
     assert first.truth is not None
-    assert (first.given != first.truth).double().mean() == first.manifest["true_rate"]
+    assert (first.observed != first.truth).double().mean() == first.manifest["true_rate"]
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("overrides", "says"),
     [
         ({"source": "mnist"}, "there are digits, cifar10, fashion_mnist"),
         ({"source": "fashion_mnist"}, "--data FOLDER"),
         ({"source": "digits", "pad_to": 32}, "pad_to is for fashion_mnist"),
         ({"net": "resnet9"}, "no net 'resnet9'"),
-        ({"precision": "fp16"}, "auto, float32, bf16"),
+        ({"dtype": "fp16"}, "auto, float32, bf16"),
     ],
 )
-def test_mistakes_show_up_before_a_run(given: dict[str, object], says: str) -> None:
+def test_mistakes_show_up_before_a_run(overrides: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        prepare(resolve(given=given))
+        prepare(resolve(overrides=overrides))
 
 
 def test_mistakes_about_own_rows_show_up_before_a_run(vectors: Source) -> None:
     with pytest.raises(ValueError, match=r"resnet8 needs images.*mlp or linear"):
-        prepare(resolve(given={"net": "resnet8"}), vectors)
+        prepare(resolve(overrides={"net": "resnet8"}), vectors)
     with pytest.raises(ValueError, match="all 30 rows are of one class"):
-        prepare(resolve(given={"net": "mlp", "limit": 30}), vectors)
+        prepare(resolve(overrides={"net": "mlp", "limit": 30}), vectors)
     with pytest.raises(ValueError, match="folder"):
-        run(resolve(given=QUICK), vectors, log=["tensorboard"])
+        run(resolve(overrides=QUICK), vectors, log=["tensorboard"])
 
 
 def test_own_net(vectors: Source) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Tanh())
-    result = run(resolve(given={"epochs": 1, "batch_size": 32}), vectors, net=net, progress=False)
+    result = run(
+        resolve(overrides={"epochs": 1, "batch_size": 32}), vectors, net=net, progress=False
+    )
     assert result.record["config"]["net"] == "Sequential"
     assert result.predict(vectors.x[:4]).shape == (4, 2)
 
 
 def test_limit_is_for_own_rows_too(vectors: Source) -> None:
-    task = prepare(resolve(given={"net": "mlp", "limit": 50}), vectors)
+    task = prepare(resolve(overrides={"net": "mlp", "limit": 50}), vectors)
     assert torch.equal(task.source.x, vectors.x[:50])
-    assert torch.equal(task.given, vectors.labels[:50])
+    assert torch.equal(task.observed, vectors.labels[:50])
 
 
-def test_record_says_what_open_choices_came_to(vectors: Source) -> None:
-    settings = resolve(given={**QUICK, "precision": "bf16"})
-    assert run(settings, vectors, progress=False).record["resolved"] == {"precision": "bfloat16"}
+def test_record_says_what_open_choices_original_to(vectors: Source) -> None:
+    settings = resolve(overrides={**QUICK, "dtype": "bf16"})
+    assert run(settings, vectors, progress=False).record["resolved"] == {"dtype": "bfloat16"}
 
 
 def test_overwrite_removes_the_files_of_the_run_only(tmp_path: Path) -> None:

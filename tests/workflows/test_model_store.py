@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from colafier import arrays, methods, resolve, run
 from colafier.nets import net_factory
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 from colafier.workflows.model_store import (
     ModelFolderError,
     StoredModel,
@@ -48,11 +48,11 @@ def some_rows(kind: str, n: int = N, shape: tuple[int, ...] | None = None) -> Te
 
 
 @functools.cache
-def trained(method: str, kind: str, net: str = "mlp", precision: str = "float32") -> StoredModel:
+def trained(method: str, kind: str, net: str = "mlp", dtype: str = "float32") -> StoredModel:
     """A model after two epochs on a few rows; do not change it."""
     source = arrays(some_rows(kind), np.array(CLASSES)[np.arange(N) % 3])
-    given = {"method": method, "net": net, "epochs": 2, "batch_size": 32, "precision": precision}
-    settings = resolve(given=given)
+    observed = {"method": method, "net": net, "epochs": 2, "batch_size": 32, "dtype": dtype}
+    settings = resolve(overrides=observed)
     result = run(settings, source, progress=False)
     return StoredModel(
         classifier=result.classifier,
@@ -88,14 +88,14 @@ def edit_tensors(folder: Path, change: Callable[[dict[str, Tensor]], object]) ->
 
 @pytest.mark.parametrize("kind", ["vector", "image"])
 @pytest.mark.parametrize(
-    ("method", "net", "precision"),
+    ("method", "net", "dtype"),
     [("ce", "mlp", "float32"), ("colafier", "mlp", "bf16"), ("colafier", "convnet", "float32")],
 )
 def test_comes_back_bit_for_bit(
-    tmp_path: Path, method: str, net: str, precision: str, kind: str
+    tmp_path: Path, method: str, net: str, dtype: str, kind: str
 ) -> None:
     net = net if kind == "image" else "mlp"
-    model = trained(method, kind, net, precision)
+    model = trained(method, kind, net, dtype)
     save(model, tmp_path / "new" / "model")
     before = torch.get_rng_state()
     again = load(tmp_path / "new" / "model")
@@ -117,7 +117,7 @@ def test_comes_back_bit_for_bit(
 def test_every_method_can_be_kept(tmp_path: Path, name: str) -> None:
     method = methods.build(name)
     x = some_rows("vector")
-    rows = Rows(x, torch.arange(N) % 3, 3, view_names=method.views)
+    rows = TrainingSet(x, torch.arange(N) % 3, 3, view_names=method.views)
     method.setup(net_factory("mlp", (6,), 3), rows, 4)
     base = trained("ce", "vector")
     model = replace(base, classifier=method.deployed(), method=name, hyper={}, epochs=4)
@@ -276,7 +276,7 @@ def test_a_damaged_config_is_named(folder: Path, content: str) -> None:
         ({"net": "os.system"}, "the net 'os.system' is none of"),
         ({"net": "resnet8"}, "resnet8 needs images"),
         ({"net": "linear"}, "does not fit"),
-        ({"precision": "fp16"}, "auto, float32, bf16"),
+        ({"dtype": "fp16"}, "auto, float32, bf16"),
         ({"epochs": 2.5}, "epochs must be a whole number"),
         ({"epochs": 0}, "epochs must be 1"),
         ({"row_shape": [5]}, "rows of shape"),

@@ -26,7 +26,7 @@ def test_preset_resolves_and_goes_into_json(name: str) -> None:
     settings = resolve(name)
     again = json.loads(json.dumps(settings.to_dict()))
     hyper = again.pop("hyper")
-    assert resolve(given=again, hyper=hyper) == settings
+    assert resolve(overrides=again, hyper=hyper) == settings
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -34,7 +34,7 @@ def test_preset_holds_differences_only(name: str) -> None:
     defaults = {f.name: f.default for f in fields(Settings)}
     for key, value in read_preset(name).items():
         if isinstance(value, dict):
-            default = resolve(given={"method": key}).hyper
+            default = resolve(overrides={"method": key}).hyper
             same = [k for k, v in value.items() if default[k] == v]
         else:
             same = [key] if defaults[key] == value and key != "source" else []
@@ -64,7 +64,7 @@ def test_hyper_parameters_are_complete() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "hyper", "says"),
+    ("overrides", "hyper", "says"),
     [
         ({"epoch": 3}, {}, r"no setting 'epoch'; there are .*batch_size.*epochs"),
         ({"epochs": "3"}, {}, "epochs must be a whole number, not '3'"),
@@ -83,9 +83,9 @@ def test_hyper_parameters_are_complete() -> None:
         ({"method": "nothing"}, {}, "nothing"),
     ],
 )
-def test_mistakes_are_named(given: dict, hyper: dict, says: str) -> None:
+def test_mistakes_are_named(overrides: dict, hyper: dict, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        resolve(given=given, hyper=hyper)
+        resolve(overrides=overrides, hyper=hyper)
 
 
 def test_a_table_of_another_method_is_checked_too(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_unknown_preset_names_the_others() -> None:
 
 
 def test_whole_number_stands_for_a_float() -> None:
-    lr = resolve(given={"lr": 1}).lr
+    lr = resolve(overrides={"lr": 1}).lr
     assert lr == 1.0
     assert isinstance(lr, float)
 

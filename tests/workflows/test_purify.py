@@ -32,9 +32,9 @@ FILES = {
 }  # fmt: skip
 MODEL = {"config.json", "model.safetensors", "README.md"}
 SUMMARY = {
-    "fingerprint", "rows", "labelled", "trusted", "unusable", "classes", "estimated_noise_rate",
+    "fingerprint", "rows", "labeled", "trusted", "unusable", "classes", "estimated_noise_rate",
     "estimated_noise_interval", "estimated_wrong_labels", "actions", "relabeled",
-    "expected_fixed", "expected_broken", "accuracy_on_unseen_given_labels", "implied_accuracy",
+    "expected_fixed", "expected_broken", "accuracy_on_unseen_original_labels", "implied_accuracy",
     "input",
 }  # fmt: skip
 
@@ -65,22 +65,22 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def check_whole(done: Run, given: Sequence[str], more: Sequence[str] = ()) -> None:
+def check_whole(done: Run, observed: Sequence[str], more: Sequence[str] = ()) -> None:
     """What holds for every run: nothing lost, nothing changed, nothing half-written."""
     assert done.untouched
     assert names(done.out) == FILES | set(more)
     lines = done.lines
     assert tuple(lines.columns) == ("row", "name", *COLUMNS)
-    assert lines["row"].tolist() == [str(row) for row in range(len(given))]
-    assert lines["given_label"].tolist() == list(given)
-    moved = lines["label"] != lines["given_label"]
+    assert lines["row"].tolist() == [str(row) for row in range(len(observed))]
+    assert lines["original_label"].tolist() == list(observed)
+    moved = lines["label"] != lines["original_label"]
     assert moved.tolist() == lines["action"].eq("relabel").tolist()
     assert set(lines["action"]) <= {"keep", "relabel", "review", "exclude"}
     assert (lines["reason"].eq("") == lines["action"].eq("keep")).all()
     summary = done.summary
     assert set(summary) == SUMMARY
-    assert summary["rows"] == len(given)
-    assert sum(summary["actions"].values()) == len(given)
+    assert summary["rows"] == len(observed)
+    assert sum(summary["actions"].values()) == len(observed)
     low, high = summary["estimated_noise_interval"]
     assert 0 <= low <= summary["estimated_noise_rate"] <= high <= 1
     model_store.load(done.out / "model")
@@ -105,8 +105,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_table_is_whole(table: Run) -> None:
-    given = pd.read_csv(table.source, dtype=str, keep_default_na=False)["label"].replace("?", "")
-    check_whole(table, given.tolist(), ["purified.csv"])
+    observed = pd.read_csv(table.source, dtype=str, keep_default_na=False)["label"].replace("?", "")
+    check_whole(table, observed.tolist(), ["purified.csv"])
     assert names(table.out / "model") == MODEL | {"table.skops"}
     config = json.loads((table.out / "config.json").read_text())
     assert (config["recipe"]["method"], config["recipe"]["epochs"]) == ("colafier", 2)
@@ -117,8 +117,8 @@ def test_table_is_whole(table: Run) -> None:
 def test_rows_of_a_table_that_cannot_be_used_are_named(table: Run) -> None:
     lines, summary = table.lines, table.summary
     assert lines.loc[5, ["action", "reason"]].tolist() == ["exclude", "unusable: not finite"]
-    assert lines.loc[5, "label"] == lines.loc[5, "given_label"]
-    assert (summary["unusable"], summary["labelled"], summary["classes"]) == (1, 57, 4)
+    assert lines.loc[5, "label"] == lines.loc[5, "original_label"]
+    assert (summary["unusable"], summary["labeled"], summary["classes"]) == (1, 57, 4)
     assert lines.loc[[6, 7], "label_quality"].tolist() == ["", ""]
     assert lines.loc[[6, 7], "suggested_label"].isin([*CLASSES, "Äpfel, grün"]).all()
 
@@ -133,9 +133,9 @@ def test_table_is_written_back_without_excluded_rows(table: Run) -> None:
     lines = table.lines
     kept = lines[lines["action"] != "exclude"]
     assert written["id"].tolist() == [str(100 + int(row)) for row in kept["row"]]
-    there = kept["given_label"].ne("").to_numpy()
+    there = kept["original_label"].ne("").to_numpy()
     assert written["label"][there].tolist() == kept["label"][there].tolist()
-    assert written["given_label"].tolist()[5:7] == ["", "?"]  # as they came
+    assert written["original_label"].tolist()[5:7] == ["", "?"]  # as they came
     assert {"weight", "color"} <= set(written.columns)
 
 
@@ -157,33 +157,33 @@ def test_ranked_has_the_most_doubtful_first(table: Run) -> None:
 
 def test_summary_is_what_is_returned(table: Run) -> None:
     assert json.loads(json.dumps(table.outcome.summary)) == table.summary
-    shown = table.outcome.table["given_label"].fillna("").tolist()
-    assert shown == table.lines["given_label"].tolist()
+    shown = table.outcome.table["original_label"].fillna("").tolist()
+    assert shown == table.lines["original_label"].tolist()
 
 
 def digits(path: Path, n: int, wrong: float) -> tuple[np.ndarray, np.ndarray]:
-    """Write digits with a share of labels drawn anew; the true and the given labels (n,)."""
+    """Write digits with a share of labels drawn anew; the true and the observed labels (n,)."""
     data, random = load_digits(), np.random.default_rng(1)
     truth = data.target[:n]
-    given = np.where(random.random(n) < wrong, random.integers(0, 10, n), truth)
-    np.savez(path, features=data.data[:n], labels=given)
-    return truth, given
+    observed = np.where(random.random(n) < wrong, random.integers(0, 10, n), truth)
+    np.savez(path, features=data.data[:n], labels=observed)
+    return truth, observed
 
 
 @pytest.fixture(scope="module")
 def noisy_digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, np.ndarray, np.ndarray]:
     folder = tmp_path_factory.mktemp("digits")
-    truth, given = digits(folder / "digits.npz", 300, 0.3)
+    truth, observed = digits(folder / "digits.npz", 300, 0.3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("colafier.audit.out_of_fold.FEWEST_STEPS", 200)
+        patch.setattr("colafier.audit.out_of_fold.MIN_STEPS", 200)
         options = {"method": "colafier", "epochs": 12, "write": "npz"}
-        return run(folder / "digits.npz", folder / "out", **options), truth, given
+        return run(folder / "digits.npz", folder / "out", **options), truth, observed
 
 
 def test_purified_labels_are_better_than_noisy_ones(noisy_digits: Any) -> None:
-    done, truth, given = noisy_digits
-    check_whole(done, given.astype(str).tolist(), ["purified.npz"])
-    before, after = (given == truth).mean(), (done.lines["label"] == truth.astype(str)).mean()
+    done, truth, observed = noisy_digits
+    check_whole(done, observed.astype(str).tolist(), ["purified.npz"])
+    before, after = (observed == truth).mean(), (done.lines["label"] == truth.astype(str)).mean()
     assert after > before + 0.1
     assert 0.1 < done.summary["estimated_noise_rate"] < 0.4  # how near is for the benchmarks
     relabeled = done.lines["action"] == "relabel"
@@ -193,19 +193,19 @@ def test_purified_labels_are_better_than_noisy_ones(noisy_digits: Any) -> None:
 
 
 def test_archive_is_written_back_in_its_own_types(noisy_digits: Any) -> None:
-    done, _, given = noisy_digits
+    done, _, observed = noisy_digits
     with np.load(done.out / "purified.npz") as archive:
         keep = (done.lines["action"] != "exclude").to_numpy()
-        assert archive["labels"].dtype == given.dtype
+        assert archive["labels"].dtype == observed.dtype
         assert archive["labels"].astype(str).tolist() == done.lines["label"][keep].tolist()
-        assert (archive["given_label"] == given[keep]).all()
+        assert (archive["original_label"] == observed[keep]).all()
 
 
 def test_clean_labels_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colafier.audit.out_of_fold.FEWEST_STEPS", 200)
+    monkeypatch.setattr("colafier.audit.out_of_fold.MIN_STEPS", 200)
     digits(tmp_path / "clean.npz", 300, 0.0)
     done = run(tmp_path / "clean.npz", tmp_path / "out", method="colafier", epochs=12)
-    assert (done.lines["label"] == done.lines["given_label"]).mean() > 0.97
+    assert (done.lines["label"] == done.lines["original_label"]).mean() > 0.97
     assert done.summary["estimated_noise_rate"] < 0.06
 
 
@@ -221,10 +221,10 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def check_photos(done: Run) -> None:
     assert done.summary["unusable"] == 2
     lines = done.lines.set_index("name")
-    assert lines["given_label"].tolist() == ["größe"] * 9 + ["nacht"] * 11
+    assert lines["original_label"].tolist() == ["größe"] * 9 + ["nacht"] * 11
     assert lines.loc["nacht/broken.png", "reason"].startswith("unusable: ")
     assert lines.loc["nacht/empty.png", "reason"] == "unusable: zero bytes"
-    assert (lines["label"] == lines["given_label"]).all()
+    assert (lines["label"] == lines["original_label"]).all()
 
 
 def test_folder_of_images_through_a_frozen_backbone(
@@ -243,7 +243,7 @@ def test_folder_of_images_through_a_frozen_backbone(
 
 
 def test_scratch_lane(photos: Path, tmp_path: Path) -> None:
-    options = {"lane": "scratch", "size": 8, "epochs": 2, "method": "colafier"}
+    options = {"mode": "end-to-end", "size": 8, "epochs": 2, "method": "colafier"}
     done = run(photos, tmp_path / "out", **options)  # and pixels.npy is gone
     check_whole(done, ["größe"] * 9 + ["nacht"] * 11)
     check_photos(done)

@@ -102,11 +102,15 @@ def other_file(folder: Path) -> Path:
         (mismatched, (), "features has 9 rows but labels has 8; they must match"),
         (infinite, (), "none of its 9 rows can be used; the first has the problem: not finite"),
         (empty_file, (), "a.csv is empty"),
-        (broken_images, ("--lane", "scratch"), "none of the 2 rows can be used: not an image"),
-        (one_readable_class, ("--lane", "scratch"), "labels of all usable rows are of one class"),
-        (plain, ("--lane", "scratch"), "the scratch lane is for images"),
-        (plain, ("--lane", "fast"), "no lane 'fast'; there are frozen and scratch"),
-        (plain, ("--precision", "1.2"), "precision must be from 0 to 1"),
+        (broken_images, ("--mode", "end-to-end"), "none of the 2 rows can be used: not an image"),
+        (
+            one_readable_class,
+            ("--mode", "end-to-end"),
+            "labels of all usable rows are of one class",
+        ),
+        (plain, ("--mode", "end-to-end"), "the scratch lane is for images"),
+        (plain, ("--mode", "fast"), "no lane 'fast'; there are frozen and scratch"),
+        (plain, ("--min-confidence", "1.2"), "min_confidence must be from 0 to 1"),
         (plain, ("--method", "colafer"), "did you mean colafier"),
         (plain, ("--net", "resnet9"), "no net 'resnet9'; there are resnet8"),
         (plain, ("--net", "resnet18"), "resnet18 needs images"),
@@ -167,7 +171,7 @@ def test_300_classes(tmp_path: Path) -> None:
     write_npz(tmp_path / "a.npz", n=600, classes=300)
     outcome = quickly(tmp_path / "a.npz", tmp_path / "out", method="colafier")
     assert outcome.summary["classes"] == 300
-    names = read_labels(tmp_path / "out")["given_label"].tolist()
+    names = read_labels(tmp_path / "out")["original_label"].tolist()
     assert names == [str(row % 300) for row in range(600)]
 
 
@@ -176,7 +180,7 @@ def test_labels_missing_on_most_rows(tmp_path: Path) -> None:
     frame.loc[10:, "label"] = ""
     frame.to_csv(tmp_path / "a.csv", index=False)
     outcome = quickly(tmp_path / "a.csv", tmp_path / "out")
-    assert outcome.summary["labelled"] == 10
+    assert outcome.summary["labeled"] == 10
     lines = read_labels(tmp_path / "out")
     assert set(lines["label"][10:]) == {""}
     assert set(lines["action"][10:]) == {"keep"}
@@ -188,9 +192,9 @@ def test_labels_are_texts_as_they_are_written(tmp_path: Path) -> None:
     frame["label"] = frame["label"].map({"apple": "007", "pear": "NA", "plum": ' "1,5"\n'})
     frame.to_csv(tmp_path / "a.csv", index=False)
     quickly(tmp_path / "a.csv", tmp_path / "out", write="csv")
-    assert read_labels(tmp_path / "out")["given_label"].tolist() == frame["label"].tolist()
+    assert read_labels(tmp_path / "out")["original_label"].tolist() == frame["label"].tolist()
     written = pd.read_csv(tmp_path / "out" / "purified.csv", dtype=str, keep_default_na=False)
-    assert set(written["given_label"]) == set(frame["label"])
+    assert set(written["original_label"]) == set(frame["label"])
 
 
 def test_a_table_that_csv_cannot_hold_is_refused_before_training(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_existing_folder_is_refused_and_left_as_it_is(source: Path, older: Path)
         ("--method", "cee"),
         ("--net", "resnet9"),
         ("--write", "folder"),
-        ("--lane", "scratch"),
+        ("--mode", "end-to-end"),
         ("--label", "labl"),
         ("--precision", "2"),
     ],
@@ -240,7 +240,7 @@ def test_read_only_out_is_explained(
 
 
 def test_nothing_to_resume(source: Path, older: Path, tmp_path: Path) -> None:
-    said = colafier("purify", "--resume", tmp_path / "nowhere", code=2)
+    said = colafier("purify", "--resume", tmp_path / "outlier", code=2)
     assert "no run to resume" in said
     before = digest(older)
     assert "is finished" in colafier("purify", "--resume", older, code=2)

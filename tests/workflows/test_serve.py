@@ -34,7 +34,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("PIL.Image", reason="pip install 'colafier[images]'")
     folder = tmp_path_factory.mktemp("photos")
     write_images(folder / "photos")
-    quickly(folder / "photos", folder / "out", lane="scratch", size=8, epochs=8, net="linear")
+    quickly(folder / "photos", folder / "out", mode="end-to-end", size=8, epochs=8, net="linear")
     return folder / "out"
 
 
@@ -140,7 +140,7 @@ def test_check_passes_good_labels(run: Path, tmp_path: Path) -> None:
     assert said.startswith("ok: about ")
     lines = pd.read_csv(out)
     assert lines["row"].tolist() == list(range(120))
-    assert {"given_label", "suggested_label", "label_quality", "action"} <= set(lines.columns)
+    assert {"original_label", "suggested_label", "label_quality", "action"} <= set(lines.columns)
 
 
 def test_check_fails_on_wrong_labels(run: Path, tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_check_fails_on_wrong_labels(run: Path, tmp_path: Path) -> None:
     said = colafier("check", run / "model", new, "-o", out, code=1)
     assert said.startswith("FAIL: about ")
     lines, truth = pd.read_csv(out), fruit(120, seed=9)["label"]
-    assert (lines["label"] == truth).mean() > (lines["given_label"] == truth).mean() + 0.2
-    assert lines["given_label"].tolist() == pd.read_csv(new)["label"].tolist()
+    assert (lines["label"] == truth).mean() > (lines["original_label"] == truth).mean() + 0.2
+    assert lines["original_label"].tolist() == pd.read_csv(new)["label"].tolist()
 
 
 def test_check_names_classes_that_the_model_does_not_know(run: Path, tmp_path: Path) -> None:
@@ -160,11 +160,11 @@ def test_check_names_classes_that_the_model_does_not_know(run: Path, tmp_path: P
     words = ("check", run / "model", new, "--fail-above", "0.1", "-o", out, "--overwrite")
     assert "2 more have a class that the model does not know" in colafier(*words)
     lines = pd.read_csv(out)
-    assert lines.loc[4, ["given_label", "label", "action", "reason"]].tolist() == [
+    assert lines.loc[4, ["original_label", "label", "action", "reason"]].tolist() == [
         "kiwi", "kiwi", "exclude", "unknown class",
     ]  # fmt: skip
     assert "1 more have" in colafier(*words, "--missing", "?")
-    assert pd.isna(pd.read_csv(out)["given_label"][8])
+    assert pd.isna(pd.read_csv(out)["original_label"][8])
     frame.loc[:16, "label"] = "kiwi"
     frame.to_csv(new, index=False)
     assert colafier(*words, code=1).startswith("FAIL")

@@ -1,4 +1,4 @@
-"""The last lesson of a classifier: what is believed of the rows, in place of their given labels."""
+"""Soft-label fine-tuning: a classifier is trained further on P(true class | row, observed label)."""
 
 from collections.abc import Callable, Collection
 
@@ -12,7 +12,7 @@ from colafier._progress import bar
 DROPPED_INPUTS = 0.2
 
 
-def relearn(
+def fine_tune(
     classifier: nn.Module,
     x: Tensor,
     believed: Tensor,
@@ -26,7 +26,7 @@ def relearn(
     seed: int = 0,
     progress: bool = False,
 ) -> None:
-    """Train a classifier further, in place, on P(true class | row, given label).
+    """Train a classifier further, in place, on P(true class | row, observed label).
 
     Args:
         classifier: Maps vectors to logits; on the CPU.
@@ -49,7 +49,7 @@ def relearn(
     batches = -(-len(x) // batch_size)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, epochs * batches)
     with torch.random.fork_rng(devices=[]), bar("learning again", epochs, progress) as advance:
-        torch.manual_seed(_seeds.derive(seed, "relearn"))
+        torch.manual_seed(_seeds.derive(seed, "fine_tune"))
         for _ in range(epochs):
             for rows in torch.randperm(len(x)).tensor_split(batches):  # none with a single row
                 # One mask for a whole batch costs next to nothing

@@ -10,7 +10,7 @@ from torch import Tensor
 from colafier.audit.policy import EXCLUDE, UNUSABLE, Decisions
 
 COLUMNS = (
-    "given_label",
+    "original_label",
     "predicted_label",
     "suggested_label",
     "confidence",
@@ -25,7 +25,7 @@ COLUMNS = (
 
 def table(
     classes: Sequence[Any],
-    given: Tensor,
+    original: Tensor,
     predicted: Tensor,
     quality: Tensor,
     decided: Decisions,
@@ -35,18 +35,18 @@ def table(
 
     Args:
         classes: Class names or values, in their order.
-        given: Given labels as numbers (n,), -1 where there is none.
+        original: Original labels as numbers (n,), -1 where there is none.
         predicted: The classifier's classes (n,).
-        quality: Probability that the given label is right (n,).
+        quality: Probability that the original label is right (n,).
         decided: What to do with each row.
         lid: Running mean of LID, not a number for rows that were never trained on (n,).
     """
     names = np.empty(len(classes) + 1, dtype=object)
     names[:-1] = list(classes)
     names[-1] = None  # -1 takes the last
-    has_label = (given >= 0).numpy()
+    has_label = (original >= 0).numpy()
     columns = {
-        "given_label": names[given.numpy()],
+        "original_label": names[original.numpy()],
         "predicted_label": names[predicted.numpy()],
         "suggested_label": names[decided.suggested.numpy()],
         "confidence": decided.confidence.numpy(),
@@ -61,7 +61,7 @@ def table(
 
 
 def with_unusable(
-    found: pd.DataFrame, rows: Sequence[int], problems: Mapping[int, str], given: Sequence[Any]
+    found: pd.DataFrame, rows: Sequence[int], problems: Mapping[int, str], original: Sequence[Any]
 ) -> pd.DataFrame:
     """The table of all rows, where some could not be used: these come out with their reason.
 
@@ -69,14 +69,14 @@ def with_unusable(
         found: The table of the usable rows.
         rows: Their places among all rows.
         problems: Place and reason of the others.
-        given: Given labels of all rows.
+        original: Original labels of all rows.
     """
-    whole = found.set_axis(list(rows)).reindex(range(len(given)))
+    whole = found.set_axis(list(rows)).reindex(range(len(original)))
     places = list(problems)
     if places:
-        text = ["given_label", "label", "action", "reason"]
+        text = ["original_label", "label", "action", "reason"]
         whole[text] = whole[text].astype(object)
-        labels = [given[place] for place in places]
+        labels = [original[place] for place in places]
         reasons = [f"{UNUSABLE}: {problems[place]}" for place in places]
         for name, values in zip(text, (labels, labels, EXCLUDE, reasons), strict=True):
             whole.loc[places, name] = values

@@ -1,4 +1,4 @@
-"""P(true class | row, given label): a classifier's view of a row joined with how labels go wrong.
+"""P(true class | row, observed label): a classifier's probabilities joined with a noise model.
 
 People and heuristics do not err at random: a wrong label is mostly one that looks right. So the
 noise model has, beside a transition matrix, a `lean` towards the classes that the classifier
@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 # Further the lean does not go: beyond, it makes even clean labels likelier, and finds errors there
-LEANS = (0.0, 0.05, 0.1, 0.15, 0.2)
+FEATURE_WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2)
 # Of a classifier's probabilities: one that learned from noisy labels is often as unsure as they are
-POWERS = (0.9, 1.1, 1.4, 1.8, 2.4, 3.2, 4.2, 5.6, 8.0)
-ROWS_FOR_POWER = 20_000  # are enough to choose one
+INVERSE_TEMPERATURES = (0.9, 1.1, 1.4, 1.8, 2.4, 3.2, 4.2, 5.6, 8.0)
+ROWS_FOR_TEMPERATURE = 20_000  # are enough to choose one
 ROUNDS = 25  # of EM for each lean, which starts from the one before
 SMALLEST = 1e-4  # probabilities below are the same to the lean
-PSEUDO_ROWS = 1.0  # for each true class, spread over the given ones
+PSEUDO_ROWS = 1.0  # for each true class, spread over the observed ones
 PARTS = 10  # of the rows, for the interval of the rate
 
 
@@ -27,25 +27,25 @@ PARTS = 10  # of the rows, for the interval of the rate
 class NoiseModel:
     """P(given j | true i, row) = transition[i, j] p_j^lean / sum over j, p the classifier's."""
 
-    transition: Tensor  # (c, c) from the true class (rows) to the given one
-    lean: float
-    likelihood: float  # mean log likelihood of the given labels
+    transition: Tensor  # (c, c) from the true class (rows) to the observed one
+    feature_weight: float
+    likelihood: float  # mean log likelihood of the observed labels
 
-    def chances(self, p: Tensor, given: Tensor) -> Tensor:
+    def chances(self, p: Tensor, observed: Tensor) -> Tensor:
         """P(given | true class, row) for each true class (n, c)."""
-        plausible = _plausible(p, self.lean)  # (n, c)
+        plausible = _plausible(p, self.feature_weight)  # (n, c)
         total = plausible @ self.transition.T  # (n, c)
-        of_given = plausible.gather(1, given[:, None])  # (n, 1)
-        return self.transition[:, given].T * of_given / total
+        of_observed = plausible.gather(1, observed[:, None])  # (n, 1)
+        return self.transition[:, observed].T * of_observed / total
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is believed of each row once its given label is known."""
+    """What is believed of each row once its observed label is known."""
 
     probabilities: Tensor  # (n, c) of the true class
-    plausible: Tensor  # (n, c) the same before the given label is known
-    quality: Tensor  # (n,) that the given label is right; 1 where there is none to be wrong
+    plausible: Tensor  # (n, c) the same before the observed label is known
+    quality: Tensor  # (n,) that the observed label is right; 1 where there is none to be wrong
     model: NoiseModel
     rate: float  # estimated share of wrong labels
     interval: tuple[float, float]  # of the rate, 95 %, as far as chance in the rows goes
@@ -53,36 +53,36 @@ class Posterior:
 
 def posterior(
     p: Tensor,
-    given: Tensor,
+    observed: Tensor,
     trusted: Tensor | None = None,
     among: Tensor | None = None,
-    came: Tensor | None = None,
+    original: Tensor | None = None,
 ) -> Posterior:
-    """Join a classifier's probabilities with the given labels.
+    """Join a classifier's probabilities with the observed labels.
 
     Args:
         p: P(class | row) of a classifier that was not taught the row's own label (n, c).
-        given: Given labels (n,), -1 where there is none.
+        observed: Observed labels (n,), -1 where there is none.
         trusted: Rows whose label is known to be right, as a boolean mask.
         among: Rows that the noise model is learned from, as a boolean mask; all by default.
-        came: The labels that came with the data (n,), where those of trusted rows are not them.
+        original: The labels that came with the data (n,), where those of trusted rows are not them.
             A person looks at the worst labels first: a noise model that is learned from the others
             alone takes labels for better than they are.
     """
     trusted = torch.zeros(len(p), dtype=torch.bool) if trusted is None else trusted
-    usable = (given >= 0) & ~trusted
+    usable = (observed >= 0) & ~trusted
     learn = usable if among is None else usable & among
-    seen = _Seen(p.double(), given, learn)
-    if came is not None:
-        seen = _Seen(p.double(), came, learn | trusted & (came >= 0), given, trusted)
-    seen = _sharpened(seen)
+    seen = _Seen(p.double(), observed, learn)
+    if original is not None:
+        seen = _Seen(p.double(), original, learn | trusted & (original >= 0), observed, trusted)
+    seen = _with_best_temperature(seen)
     p = seen.p
     model = _likeliest(seen)
     joined = p.clone()  # rows without a label
-    joined[usable] = _normalized(p[usable] * model.chances(p[usable], given[usable]))
-    joined[trusted] = one_hot(given[trusted], p.shape[1]).double()
-    quality = joined.gather(1, given.clamp(min=0)[:, None])[:, 0]
-    quality = torch.where(given >= 0, quality, 1.0)
+    joined[usable] = _normalized(p[usable] * model.chances(p[usable], observed[usable]))
+    joined[trusted] = one_hot(observed[trusted], p.shape[1]).double()
+    quality = joined.gather(1, observed.clamp(min=0)[:, None])[:, 0]
+    quality = torch.where(observed >= 0, quality, 1.0)
     wrong = 1 - quality[learn]
     rate = float(wrong.mean()) if len(wrong) else 0.0
     return Posterior(
@@ -100,7 +100,7 @@ class _Seen:
     """What the noise model is learned from."""
 
     p: Tensor  # (n, c) of the classifier
-    given: Tensor  # (n,) the labels that came with the data
+    observed: Tensor  # (n,) the labels that came with the data
     learn: Tensor  # (n,) rows to learn from, as a boolean mask
     right: Tensor | None = None  # (n,) the true classes,
     known: Tensor | None = None  # (n,) where these are known, as a boolean mask
@@ -119,19 +119,19 @@ class _Seen:
         return torch.where(self.known[rows][:, None], sure, p)
 
 
-def _sharpened(seen: _Seen) -> _Seen:
-    """With probabilities to the power that makes the given labels likeliest."""
+def _with_best_temperature(seen: _Seen) -> _Seen:
+    """With probabilities to the power that makes the observed labels likeliest."""
     rows = seen.rows
-    rows = rows[:: max(1, len(rows) // ROWS_FOR_POWER)]
-    best, most = POWERS[0], -inf
+    rows = rows[:: max(1, len(rows) // ROWS_FOR_TEMPERATURE)]
+    best, most = INVERSE_TEMPERATURES[0], -inf
     start = _start(seen.p.shape[1], seen.p)
-    for power in POWERS:
-        some = replace(seen, p=_powered(seen.p, power))
-        model = _learned(some, rows, LEANS[0], start)
+    for inverse_temperature in INVERSE_TEMPERATURES:
+        some = replace(seen, p=_tempered(seen.p, inverse_temperature))
+        model = _learned(some, rows, FEATURE_WEIGHTS[0], start)
         if not model.likelihood > most:  # past the top
             break
-        best, most = power, model.likelihood
-    return replace(seen, p=_powered(seen.p, best))
+        best, most = inverse_temperature, model.likelihood
+    return replace(seen, p=_tempered(seen.p, best))
 
 
 def _likeliest(seen: _Seen, rows: Tensor | None = None) -> NoiseModel:
@@ -139,33 +139,35 @@ def _likeliest(seen: _Seen, rows: Tensor | None = None) -> NoiseModel:
     rows = seen.rows if rows is None else rows
     transition = _start(seen.p.shape[1], seen.p)
     models = []
-    for lean in LEANS:
-        models.append(_learned(seen, rows, lean, transition))
+    for feature_weight in FEATURE_WEIGHTS:
+        models.append(_learned(seen, rows, feature_weight, transition))
         transition = models[-1].transition
     return max(models, key=lambda model: model.likelihood)
 
 
-def _learned(seen: _Seen, rows: Tensor, lean: float, transition: Tensor) -> NoiseModel:
-    return _expect_and_maximize(seen.p[rows], seen.given[rows], lean, transition, seen.prior(rows))
+def _learned(seen: _Seen, rows: Tensor, feature_weight: float, transition: Tensor) -> NoiseModel:
+    return _expect_and_maximize(
+        seen.p[rows], seen.observed[rows], feature_weight, transition, seen.prior(rows)
+    )
 
 
-def fit_noise(p: Tensor, given: Tensor) -> NoiseModel:
-    """The noise model that makes the given labels likeliest: EM for each lean, then the best.
+def fit_noise(p: Tensor, observed: Tensor) -> NoiseModel:
+    """The noise model that makes the observed labels likeliest: EM for each lean, then the best.
 
     Args:
         p: Probabilities (n, c).
-        given: Given labels (n,).
+        observed: Observed labels (n,).
     """
-    return _likeliest(_Seen(p, given, torch.ones(len(p), dtype=torch.bool)))
+    return _likeliest(_Seen(p, observed, torch.ones(len(p), dtype=torch.bool)))
 
 
-def soft_labels(p: Tensor, given: Tensor) -> Tensor:
-    """P(true class | row, given label) by a transition matrix alone, for training (n, c).
+def soft_labels(p: Tensor, observed: Tensor) -> Tensor:
+    """P(true class | row, observed label) by a transition matrix alone, for training (n, c).
 
     Where p is 1 for a class that is known to be the true one, it stays so.
     """
-    model = _expect_and_maximize(p, given, 0.0, _start(p.shape[1], p), p)
-    return _normalized(p * model.chances(p, given))
+    model = _expect_and_maximize(p, observed, 0.0, _start(p.shape[1], p), p)
+    return _normalized(p * model.chances(p, observed))
 
 
 def _start(c: int, like: Tensor) -> Tensor:
@@ -176,22 +178,22 @@ def _start(c: int, like: Tensor) -> Tensor:
 
 
 def _expect_and_maximize(
-    p: Tensor, given: Tensor, lean: float, transition: Tensor, prior: Tensor
+    p: Tensor, observed: Tensor, feature_weight: float, transition: Tensor, prior: Tensor
 ) -> NoiseModel:
     c = p.shape[1]
-    plausible = _plausible(p, lean)  # (n, c)
-    of_given = plausible.gather(1, given[:, None])  # (n, 1)
+    plausible = _plausible(p, feature_weight)  # (n, c)
+    of_observed = plausible.gather(1, observed[:, None])  # (n, 1)
     likelihood = torch.zeros(())
     for _ in range(ROUNDS):
         total = plausible @ transition.T  # (n, c)
-        joint = prior * transition[:, given].T * of_given / total  # (n, c)
+        joint = prior * transition[:, observed].T * of_observed / total  # (n, c)
         evidence = joint.sum(1, keepdim=True)  # (n, 1)
         likelihood = evidence.log().mean()
         believed = joint / evidence  # (n, c)
-        counts = torch.zeros(c, c).to(p).index_add_(0, given, believed).T  # (c, c) true by given
+        counts = torch.zeros(c, c).to(p).index_add_(0, observed, believed).T  # (c, c) true by given
         expected = (believed / total).T @ plausible  # (c, c) what the lean alone would explain
         transition = _normalized((counts + PSEUDO_ROWS / c) / expected.clamp(min=1e-9))
-    return NoiseModel(transition, lean, float(likelihood))
+    return NoiseModel(transition, feature_weight, float(likelihood))
 
 
 def _interval(seen: _Seen, rate: float) -> tuple[float, float]:
@@ -206,19 +208,19 @@ def _interval(seen: _Seen, rate: float) -> tuple[float, float]:
             some = some[~seen.known[some]]
             if not len(some):
                 return 0.0, 1.0
-        p, given = seen.p[some], seen.given[some]
-        joined = _normalized(p * model.chances(p, given))
-        rates.append(1 - joined.gather(1, given[:, None]).mean())
+        p, observed = seen.p[some], seen.observed[some]
+        joined = _normalized(p * model.chances(p, observed))
+        rates.append(1 - joined.gather(1, observed[:, None]).mean())
     spread = float(torch.stack(rates).std()) / PARTS**0.5
     return max(rate - 2.26 * spread, 0.0), min(rate + 2.26 * spread, 1.0)  # t with 9 degrees
 
 
-def _powered(p: Tensor, power: float) -> Tensor:
-    return _normalized((p + 1e-9) ** power)
+def _tempered(p: Tensor, inverse_temperature: float) -> Tensor:
+    return _normalized((p + 1e-9) ** inverse_temperature)
 
 
-def _plausible(p: Tensor, lean: float) -> Tensor:
-    return p.clamp(min=SMALLEST) ** lean
+def _plausible(p: Tensor, feature_weight: float) -> Tensor:
+    return p.clamp(min=SMALLEST) ** feature_weight
 
 
 def _normalized(rows: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 A classifier that has seen a row's label is no witness for or against it. So the rows are cut in
 parts, and each part is judged by a head that learned from the others. The heads learn robustly:
 first with the generalized cross entropy, then from what a transition matrix, estimated by EM,
-makes of the given labels (Bekker and Goldberger 2016).
+makes of the observed labels (Bekker and Goldberger 2016).
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from colafier.core.functional import gce
 PARTS = 4
 WIDTH = 256
 EPOCHS, WARMUP = 6, 2
-FEWEST_STEPS = 300  # of each head: small data sets are walked more often
+MIN_STEPS = 300  # of each head: small data sets are walked more often
 BATCH = 512
 RATE, DECAY = 1e-3, 1e-2
 DROPPED_INPUTS, DROPPED_HIDDEN = 0.2, 0.5
@@ -30,12 +30,12 @@ MEMORY = 0.6  # share of the earlier epochs in the running mean of what the head
 
 def cross_fit(
     x: Tensor,
-    given: Tensor,
+    observed: Tensor,
     num_classes: int,
     normalize: Callable[[Tensor], Tensor],
     *,
     trusted: Tensor | None = None,
-    came: Tensor | None = None,
+    original: Tensor | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> Tensor:
@@ -43,20 +43,20 @@ def cross_fit(
 
     Args:
         x: Features (n, d).
-        given: Given labels (n,), -1 where there is none.
+        observed: Observed labels (n,), -1 where there is none.
         num_classes: Number of classes.
         normalize: Applied to rows before a head sees them.
         trusted: Rows whose label is known to be right, as a boolean mask.
-        came: The labels that came with the data (n,), where those of trusted rows are not them.
+        original: The labels that came with the data (n,), where those of trusted rows are not them.
         seed: Of the parts, the heads and the order.
         progress: Whether a terminal shows a bar.
     """
     generator = torch.Generator().manual_seed(_seeds.derive(seed, "witnesses"))
     trusted = torch.zeros(len(x), dtype=torch.bool) if trusted is None else trusted
-    part = _parts(given, generator)  # (n,)
+    part = _parts(observed, generator)  # (n,)
     size = max(2, min(BATCH, len(x) // 20))
-    steps = -(-int((given >= 0).sum()) * (PARTS - 1) // (PARTS * size))
-    epochs = max(EPOCHS, -(-FEWEST_STEPS // max(steps, 1)))
+    steps = -(-int((observed >= 0).sum()) * (PARTS - 1) // (PARTS * size))
+    epochs = max(EPOCHS, -(-MIN_STEPS // max(steps, 1)))
     whole = normalize(x.float()) if x.numel() <= AT_ONCE else None  # (n, d)
 
     def take(rows: Tensor) -> Tensor:
@@ -69,12 +69,14 @@ def cross_fit(
         torch.manual_seed(_seeds.derive(seed, "heads"))
         heads = [_Head(x.shape[1], num_classes) for _ in range(PARTS)]
         said = torch.full((len(x), num_classes), 1 / num_classes)  # (n, c)
-        targets = F.one_hot(given.clamp(min=0), num_classes).float()  # (n, c)
-        known = given >= 0
+        targets = F.one_hot(observed.clamp(min=0), num_classes).float()  # (n, c)
+        known = observed >= 0
         doubted = known & ~trusted
-        counted = doubted if came is None else known & (came >= 0)  # the noise is learned from
-        noisy = given if came is None else came
-        certain = nn.functional.one_hot(given.clamp(min=0), num_classes).double()  # (n, c)
+        counted = (
+            doubted if original is None else known & (original >= 0)
+        )  # the noise is learned from
+        noisy = observed if original is None else original
+        certain = nn.functional.one_hot(observed.clamp(min=0), num_classes).double()  # (n, c)
         warmup = max(1, round(WARMUP * epochs / EPOCHS))
         for epoch in range(epochs):
             robust = epoch < warmup
@@ -129,10 +131,10 @@ class _Head:
         return p
 
 
-def _parts(given: Tensor, generator: torch.Generator) -> Tensor:
+def _parts(observed: Tensor, generator: torch.Generator) -> Tensor:
     """The part of each row (n,): each class is dealt out evenly."""
-    order = torch.randperm(len(given), generator=generator)
-    order = order[given[order].argsort(stable=True)]
-    part = torch.empty_like(given)
-    part[order] = torch.arange(len(given)) % PARTS
+    order = torch.randperm(len(observed), generator=generator)
+    order = order[observed[order].argsort(stable=True)]
+    part = torch.empty_like(observed)
+    part[order] = torch.arange(len(observed)) % PARTS
     return part

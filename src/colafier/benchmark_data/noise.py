@@ -150,7 +150,7 @@ class Manifest:
 
     kind: str
     requested_rate: float | None
-    true_rate: float  # share of labelled rows whose label is wrong
+    true_rate: float  # share of labeled rows whose label is wrong
     seed: int
     n: int
     num_classes: int
@@ -168,22 +168,22 @@ def inject(spec: str, source: Source, seed: int) -> tuple[Tensor, Manifest]:
     """
     noise = Noise.parse(spec)
     known = source.labels >= 0  # (n,)
-    given = source.labels.clone()
+    observed = source.labels.clone()
     if noise.kind == "file":
-        given = _from_file(Path(noise.path), source)
+        observed = _from_file(Path(noise.path), source)
     elif noise.kind == "cifar10n":
-        given = cifar10n(noise.path, noise.key, source.labels)
+        observed = cifar10n(noise.path, noise.key, source.labels)
     elif noise.rate:
-        labelled = source
+        labeled = source
         if not known.all():
-            labelled = replace(source, x=source.x[known], labels=source.labels[known])
+            labeled = replace(source, x=source.x[known], labels=source.labels[known])
         generator = torch.Generator().manual_seed(seed)
-        given[known] = GENERATORS[noise.kind](labelled, noise.rate, generator)
-    wrong = (given != source.labels)[known]
-    digest = hashlib.sha256(given.numpy().astype("<i8").tobytes()).hexdigest()
+        observed[known] = GENERATORS[noise.kind](labeled, noise.rate, generator)
+    wrong = (observed != source.labels)[known]
+    digest = hashlib.sha256(observed.numpy().astype("<i8").tobytes()).hexdigest()
     true_rate = wrong.double().mean().item()
-    return given, Manifest(
-        noise.kind, noise.rate, true_rate, seed, len(given), source.num_classes, digest
+    return observed, Manifest(
+        noise.kind, noise.rate, true_rate, seed, len(observed), source.num_classes, digest
     )
 
 

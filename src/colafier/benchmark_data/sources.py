@@ -130,21 +130,21 @@ def arrays(
         names = tuple(classes)
         if len(set(names)) < len(names):
             raise ValueError(f"classes has a name twice: {', '.join(names)}")
-    given = _class_numbers(values, kinds, "labels") + least
-    if given[given >= 0].bincount().count_nonzero() < 2:
+    observed = _class_numbers(values, kinds, "labels") + least
+    if observed[observed >= 0].bincount().count_nonzero() < 2:
         raise ValueError("labels are of fewer than two classes: there is nothing to learn")
     if test_x is None or test_labels is None:
         if test_x is not test_labels:
             raise ValueError("give both test_x and test_labels, or neither")
-        return Source(rows, given, names, None, None, name)
+        return Source(rows, observed, names, None, None, name)
     test_rows = _rows(test_x, "test_x")
     if test_rows.shape[1:] != rows.shape[1:] or test_rows.dtype != rows.dtype:
         shapes = f"{tuple(test_rows.shape[1:])} and {tuple(rows.shape[1:])}"
         raise ValueError(f"rows of test_x and x have shapes {shapes}; make them the same")
     test_values = _label_values(test_labels, len(test_rows), "test_labels")
-    test_given = _class_numbers(test_values, kinds, "test_labels") + least
-    _check_range(test_given, len(names), "test_labels")
-    return Source(rows, given, names, test_rows, test_given, name)
+    test_observed = _class_numbers(test_values, kinds, "test_labels") + least
+    _check_range(test_observed, len(names), "test_labels")
+    return Source(rows, observed, names, test_rows, test_observed, name)
 
 
 def cifar10n(path: Path | str, key: str, images_labels: Tensor) -> Tensor:

@@ -75,9 +75,9 @@ def demo(
     """
     from colafier.cli.demo import demo as show
 
-    given = _given(epochs=epochs, seed=seed)
+    overrides = _overrides(epochs=epochs, seed=seed)
     with mistakes_explained(), interruptible("run the demo again"):
-        show(out, given, console)
+        show(out, overrides, console)
 
 
 @app.command()
@@ -115,7 +115,7 @@ def train(
         bool | None, typer.Option("--flip/--no-flip", help="May images be mirrored?")
     ] = None,
     devices: Annotated[int | None, typer.Option(min=1, help="Processes to share it.")] = None,
-    precision: Annotated[
+    dtype: Annotated[
         str | None, typer.Option(help="Of the backbone: auto, float32 or bf16.")
     ] = None,
     log: Annotated[
@@ -144,9 +144,9 @@ def train(
     from colafier.training.checkpoint import CheckpointError
     from colafier.workflows import experiment
 
-    given = _given(
+    overrides = _overrides(
         source=source, data=data, limit=limit, pad_to=pad_to, noise=noise, method=method, net=net,
-        precision=precision, epochs=epochs, batch_size=batch_size, lr=lr, lr_floor=lr_floor,
+        dtype=dtype, epochs=epochs, batch_size=batch_size, lr=lr, lr_floor=lr_floor,
         weight_decay=weight_decay, flip=flip, seed=seed, devices=devices,
     )  # fmt: skip
     with mistakes_explained():
@@ -155,7 +155,7 @@ def train(
         loggers.check(log or (), out)
         hyper = read_pairs(set_ or [])
         then = experiment.settings_of(out) if resume else None
-        settings = resolve(preset, given, hyper, base=then)
+        settings = resolve(preset, overrides, hyper, base=then)
         if then is not None:
             _same(settings, then)
         task = experiment.prepare(settings)
@@ -236,15 +236,15 @@ def noise(
             raise ValueError(f"the labels go into a .npy file, not {out}")
         if out.exists() and not overwrite:
             raise FileExistsError(f"{out} exists; give --overwrite or another --out")
-        given = _given(source=source, data=data, limit=limit, seed=seed, noise=spec)
-        task = experiment.prepare(resolve(given=given))
+        overrides = _overrides(source=source, data=data, limit=limit, seed=seed, noise=spec)
+        task = experiment.prepare(resolve(overrides=overrides))
         manifest = out.with_suffix(".json")
         with whole(out) as path, path.open("wb") as file:
-            np.save(file, task.given.numpy())
+            np.save(file, task.observed.numpy())
         records.rewrite(manifest, [task.manifest])
     wrong = 100 * task.manifest["true_rate"]
     console.print(
-        f"{len(task.given):,} labels, {wrong:.1f} % of them wrong: {out} and {manifest}",
+        f"{len(task.observed):,} labels, {wrong:.1f} % of them wrong: {out} and {manifest}",
         soft_wrap=True,
     )
 
@@ -260,7 +260,7 @@ def _explain(method: str) -> None:
         console.print(shown)
 
 
-def _given(**options: Any) -> dict[str, Any]:
+def _overrides(**options: Any) -> dict[str, Any]:
     """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 

@@ -37,12 +37,12 @@ def purify(
     features: Features = None,
     label: Label = None,
     missing: Missing = None,
-    precision: Annotated[
+    min_confidence: Annotated[
         float, typer.Option(help="How sure a relabel must be, 0 to 1; 0: the likeliest class.")
     ] = 0.0,
-    lane: Annotated[
+    mode: Annotated[
         str, typer.Option(help="frozen: embed, then train small heads. scratch: train a CNN.")
-    ] = "frozen",
+    ] = "features",
     embedder: Annotated[
         str,
         typer.Option(help="auto, efficientnet_lite0, minilm, hf:NAME or a model's folder."),
@@ -70,12 +70,12 @@ def purify(
     - `colafier purify reviews.csv --text review --label stars -o out`
     - `colafier purify customers.csv --label churned -o out` (all other columns are features)
     - `colafier purify embeddings.npz -o out` (arrays features and labels)
-    - `colafier purify photos -o out --precision 0.95 --write folder`
+    - `colafier purify photos -o out --min-confidence 0.95 --write folder`
     - `colafier purify --resume out`
 
-    Kind and columns are guessed and shown. The source is never changed. OUT/labels.csv has every
-    row in input order: given_label, label, action (keep, relabel, review, exclude), label_quality
-    and why; OUT/report.html explains it and takes your decisions; OUT/model is the classifier;
+    Kind and columns are detected and shown. The source is never changed. OUT/labels.csv has every
+    row in input order: original_label, label, action (keep, relabel, review, exclude),
+    label_quality and why; OUT/report.html explains it and takes your decisions; OUT/model is the classifier;
     OUT/summary.json says how many labels are wrong.
     """
     from colafier.report import page
@@ -91,8 +91,8 @@ def purify(
                 raise ValueError("give what to purify and where to: colafier purify SOURCE -o OUT")
             folder = out
             options = pipeline.Options(
-                source=source, image=image, text=text, label=label, lane=lane, embedder=embedder,
-                size=size, method=method, net=net, epochs=epochs, precision=precision, seed=seed,
+                source=source, image=image, text=text, label=label, mode=mode, embedder=embedder,
+                size=size, method=method, net=net, epochs=epochs, min_confidence=min_confidence, seed=seed,
                 write=write, cache=not no_cache,
                 features=tuple(features) if features else None,
                 missing=("", *(missing or ())),
@@ -137,7 +137,7 @@ def predict(
 
 def check(
     model: Model,
-    new: Annotated[Path, typer.Argument(help="New labelled rows.")],
+    new: Annotated[Path, typer.Argument(help="New labeled rows.")],
     fail_above: Annotated[
         float, typer.Option(min=0, max=1, help="Share of wrong labels that is too much.")
     ] = 0.05,
@@ -171,9 +171,9 @@ def check(
             _save(lines, out)
     rate, unknown = summary["estimated_noise_rate"], summary["unknown_classes"]
     low, high = summary["estimated_noise_interval"]
-    failed = max(rate, unknown / (unknown + summary["labelled"])) > fail_above
+    failed = max(rate, unknown / (unknown + summary["labeled"])) > fail_above
     _say(
-        f"{'FAIL' if failed else 'ok'}: about {rate:.1%} of {summary['labelled']:,} labels are "
+        f"{'FAIL' if failed else 'ok'}: about {rate:.1%} of {summary['labeled']:,} labels are "
         f"wrong ({low:.1%} to {high:.1%}); the limit is {fail_above:.1%}."
     )
     if unknown:
@@ -252,18 +252,19 @@ def _overview(summary: dict[str, Any]) -> Table:
         shown.add_row(action, f"{count:,}")
     shown.add_row("expected: wrong labels fixed", f"{summary['expected_fixed']:,}")
     shown.add_row("expected: clean labels broken", f"{summary['expected_broken']:,}")
-    if summary["accuracy_on_unseen_given_labels"] is not None:
+    if summary["accuracy_on_unseen_original_labels"] is not None:
         shown.add_row(
-            "given labels met on unseen rows", f"{summary['accuracy_on_unseen_given_labels']:.1%}"
+            "observed labels met on unseen rows",
+            f"{summary['accuracy_on_unseen_original_labels']:.1%}",
         )
     return shown
 
 
 def _show_first(lines: Any, count: int = 8) -> None:
-    shown = Table("row", "given", "suggested", "quality", "action", "reason")
+    shown = Table("row", "original", "suggested", "quality", "action", "reason")
     for line in lines.head(count).itertuples():
         quality = _cell(line.label_quality) and f"{line.label_quality:.3f}"
-        labels = _cell(line.given_label), _cell(line.suggested_label)
+        labels = _cell(line.observed_label), _cell(line.suggested_label)
         shown.add_row(line.name, *labels, quality, line.action, line.reason)
     if shown.row_count:
         console.print(shown)

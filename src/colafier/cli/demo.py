@@ -20,23 +20,23 @@ from colafier.workflows.settings import resolve
 METHODS = ("colafier", "ce")
 
 
-def demo(folder: Path, given: Mapping[str, Any], console: Console) -> dict[str, Result]:
+def demo(folder: Path, overrides: Mapping[str, Any], console: Console) -> dict[str, Result]:
     """Train both methods on the same rows, labels and batches, and show what came out.
 
     Args:
         folder: Gets a folder per method; an older demo in it is overwritten.
-        given: Settings in place of those of the preset `digits`.
+        overrides: Settings in place of those of the preset `digits`.
         console: Where to print.
     """
     for name in METHODS:
         claim(folder / name, overwrite=True)
     results: dict[str, Result] = {}
     for name in METHODS:
-        settings = resolve("digits", {**given, "method": name})
+        settings = resolve("digits", {**overrides, "method": name})
         task = prepare(settings)
         if not results:
             console.print(
-                f"{len(task.given):,} images of handwritten digits; "
+                f"{len(task.observed):,} images of handwritten digits; "
                 f"{percent(task.manifest['true_rate'])} of their labels have been made wrong "
                 f"({settings.noise}, seed {settings.seed})."
             )

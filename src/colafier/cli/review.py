@@ -29,8 +29,8 @@ def apply(
         bool,
         typer.Option("--continue", help="Then train on with the decided rows as trusted ones."),
     ] = False,
-    anew: Annotated[
-        bool, typer.Option("--anew", help="Forget decisions that were applied before.")
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Forget decisions that were applied before.")
     ] = False,
 ) -> None:
     """Put the decisions of a review into OUT/labels.csv.
@@ -47,13 +47,13 @@ def apply(
     from colafier.workflows.run_dir import LABELS
 
     with mistakes_explained():
-        if not files and not (go_on or anew):
+        if not files and not (go_on or reset):
             raise ValueError("give decisions: colafier apply OUT decisions.json")
-        if files or anew:
-            done = apply.apply(run, files or [], anew=anew)
+        if files or reset:
+            done = apply.apply(run, files or [], reset=reset)
             _say(
                 f"{done.now:,} decisions applied; {done.decided:,} rows are decided in all: "
-                f"{done.changed:,} with another label than the given one, {done.excluded:,} "
+                f"{done.changed:,} with another label than the observed one, {done.excluded:,} "
                 f"excluded. All rows are in {run / LABELS}."
             )
     if not go_on:

@@ -17,18 +17,22 @@ class Choices:
 
     neighbors: int  # k of LID; 0: one for each row, just past the rows that share its label
     joined_views: bool  # whether LID for the weights looks for neighbors in both views together
-    soft_guess: bool  # whether LID-dis is given LID-gen's probabilities instead of its class
+    soft_prediction: bool  # whether LID-dis is given LID-gen's probabilities instead of its class
     weight_quantile: float  # where the upper quantile of the weights starts
     update_quantile: float  # where the upper quantile of the label update starts
     mix_alpha: float  # of Beta(alpha, alpha)
     consistency_on: str  # `logits` or `probabilities`
     embedding_scale: float = 1.0  # start of the label embedding
     mix_share: float = 1.0  # share of the views that are mixed, drawn by their noisy weight
-    class_floor: float = 0.0  # no class is guessed less often than this share of its given rows
+    class_prior_floor: float = (
+        0.0  # no class is predicted less often than this share of its given rows
+    )
     patience: int = 1  # epochs in a row that must want the same move
     average: float = 0.0  # epochs over which the deployed LID-gen is averaged; 0: not at all
     rate_floor: float = 1.0  # where the learning rate ends along a half cosine; 1: the run's rate
-    holdout: bool = False  # whether some rows are only used to see how far guesses can be trusted
+    holdout: bool = (
+        False  # whether some rows are only used to see how far predictions can be trusted
+    )
 
     def __post_init__(self) -> None:
         """Refuse values that have no meaning."""
@@ -39,7 +43,7 @@ class Choices:
             "weight_quantile",
             "update_quantile",
             "mix_share",
-            "class_floor",
+            "class_prior_floor",
             "rate_floor",
         ):
             within(getattr(self, name), 0, 1, name)
@@ -53,7 +57,7 @@ VARIANTS: dict[str, Choices] = {
     "paper": Choices(
         neighbors=20,
         joined_views=False,
-        soft_guess=True,
+        soft_prediction=True,
         weight_quantile=0.05,
         update_quantile=0.5,
         mix_alpha=1.0,
@@ -62,7 +66,7 @@ VARIANTS: dict[str, Choices] = {
     "authors": Choices(
         neighbors=20,
         joined_views=True,
-        soft_guess=False,
+        soft_prediction=False,
         weight_quantile=0.5,
         update_quantile=0.05,
         mix_alpha=5.0,
@@ -71,14 +75,14 @@ VARIANTS: dict[str, Choices] = {
     "adaptive": Choices(
         neighbors=0,
         joined_views=False,
-        soft_guess=False,
+        soft_prediction=False,
         weight_quantile=0.5,
         update_quantile=0.05,
         mix_alpha=5.0,
         consistency_on="logits",
         embedding_scale=0.2,
         mix_share=0.5,
-        class_floor=0.7,
+        class_prior_floor=0.7,
         patience=2,
         average=1.0,
         rate_floor=0.02,
@@ -93,5 +97,5 @@ def choose(variant: str, single: Mapping[str, Any]) -> Choices:
     """A variant's choices with single ones overruled, where these are not None."""
     if variant not in VARIANTS:
         raise ValueError(f"no variant {variant!r}; there are {', '.join(VARIANTS)}")
-    given = {name: value for name, value in single.items() if value is not None}
-    return replace(VARIANTS[variant], **given)
+    observed = {name: value for name, value in single.items() if value is not None}
+    return replace(VARIANTS[variant], **observed)

@@ -66,7 +66,7 @@ def early_learning(logits: Tensor, targets: Tensor) -> Tensor:
     return (1 - agreement).log()
 
 
-def draw_wrong(labels: Tensor, num_classes: int) -> Tensor:
+def draw_other(labels: Tensor, num_classes: int) -> Tensor:
     """For each row another class than its label, uniformly (b,), from torch's own generator."""
     step = torch.randint(1, num_classes, labels.shape, device=labels.device)
     return (labels + step) % num_classes

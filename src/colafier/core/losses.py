@@ -16,8 +16,8 @@ def clean(
     weight: Tensor,
     views: Sequence[Tensor],
     labels: Tensor,
-    wrong_views: Sequence[Tensor] = (),
-    wrong_weight: float = 0.5,
+    other_views: Sequence[Tensor] = (),
+    other_weight: float = 0.5,
 ) -> Tensor:
     """Weighted cross entropy over the views, Eq. 3.16-3.17.
 
@@ -25,21 +25,21 @@ def clean(
         weight: Clean weight w_c of each row (b,).
         views: Logits of each view (b, c), judged with the label where LID-dis gave them.
         labels: Labels now (b,).
-        wrong_views: For LID-dis, logits of each view judged with the wrong label.
-        wrong_weight: lambda*.
+        other_views: For LID-dis, logits of each view judged with the wrong label.
+        other_weight: lambda*.
     """
-    return _weighted(cross_entropy, weight, views, labels, wrong_views, wrong_weight)
+    return _weighted(cross_entropy, weight, views, labels, other_views, other_weight)
 
 
 def hard(
     weight: Tensor,
     views: Sequence[Tensor],
     labels: Tensor,
-    wrong_views: Sequence[Tensor] = (),
-    wrong_weight: float = 0.5,
+    other_views: Sequence[Tensor] = (),
+    other_weight: float = 0.5,
 ) -> Tensor:
     """Weighted generalized cross entropy over the views, Eq. 3.19-3.20; arguments as in `clean`."""
-    return _weighted(gce, weight, views, labels, wrong_views, wrong_weight)
+    return _weighted(gce, weight, views, labels, other_views, other_weight)
 
 
 def mixed(logits: Tensor, labels: Tensor, partner_labels: Tensor, keep: float) -> Tensor:
@@ -49,7 +49,7 @@ def mixed(logits: Tensor, labels: Tensor, partner_labels: Tensor, keep: float) -
 
 
 def consistency(
-    views: Sequence[Tensor], wrong_views: Sequence[Tensor], on: str = "logits"
+    views: Sequence[Tensor], other_views: Sequence[Tensor], on: str = "logits"
 ) -> Tensor:
     """How far a wrong label turns LID-dis's prediction (b,), Eq. 3.25.
 
@@ -58,7 +58,7 @@ def consistency(
     if on not in CONSISTENCY_ON:
         raise ValueError(f"consistency is on one of {', '.join(CONSISTENCY_ON)}, not {on!r}")
     total = torch.zeros(len(views[0]), device=views[0].device)
-    for view, wrong_view in zip(views, wrong_views, strict=True):
+    for view, wrong_view in zip(views, other_views, strict=True):
         if on == "probabilities":
             view, wrong_view = view.softmax(1), wrong_view.softmax(1)
         total = total + 1 - F.cosine_similarity(view, wrong_view, dim=1)
@@ -86,12 +86,12 @@ def _weighted(
     weight: Tensor,
     views: Sequence[Tensor],
     labels: Tensor,
-    wrong_views: Sequence[Tensor],
-    wrong_weight: float,
+    other_views: Sequence[Tensor],
+    other_weight: float,
 ) -> Tensor:
     rows = torch.zeros_like(weight)
     for view in views:
         rows = rows + row_loss(view, labels)
-    for view in wrong_views:
-        rows = rows + wrong_weight * row_loss(view, labels)
+    for view in other_views:
+        rows = rows + other_weight * row_loss(view, labels)
     return (weight * rows).mean()

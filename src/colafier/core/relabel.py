@@ -20,26 +20,29 @@ def difference(gen: Tensor, dis: Tensor) -> Tensor:
 
 
 def union_scores(
-    z_label: Tensor, z_guess: Tensor, k: int | Tensor = 20, k_guess: int | Tensor | None = None
+    z_label: Tensor,
+    z_prediction: Tensor,
+    k: int | Tensor = 20,
+    k_prediction: int | Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """LID of the label-rows and of the guess-rows among both together, Eq. 3.5-3.8.
+    """LID of the label-rows and of the prediction-rows among both together, Eq. 3.5-3.8.
 
     Args:
         z_label: z of each row with its label (b, d).
-        z_guess: z of each row with LID-gen's guess (b, d).
+        z_prediction: z of each row with LID-gen's prediction (b, d).
         k: Number of neighbors for label-rows.
-        k_guess: The same for guess-rows; `k` by default.
+        k_prediction: The same for prediction-rows; `k` by default.
 
-    Note: Where the guess is the label both rows are one point; each is then the other's neighbor at
-        distance 0 and its LID is very low. With a hard guess this is a gate: while the upper
+    Note: Where the prediction is the label both rows are one point; each is then the other's neighbor at
+        distance 0 and its LID is very low. With a hard prediction this is a gate: while the upper
         quantile lies inside that low group, no label can change.
     """
     b = len(z_label)
-    counts = (k, k if k_guess is None else k_guess)
+    counts = (k, k if k_prediction is None else k_prediction)
     k_both = torch.cat([torch.as_tensor(some, device=z_label.device).expand(b) for some in counts])
-    both = torch.cat([z_label, z_guess])  # (2b, d)
+    both = torch.cat([z_label, z_prediction])  # (2b, d)
     # One point twice has one score
-    twice = (z_label == z_guess).all(1) & (k_both[:b] == k_both[b:])  # (b,)
+    twice = (z_label == z_prediction).all(1) & (k_both[:b] == k_both[b:])  # (b,)
     differ = b + (~twice).nonzero()[:, 0]  # (m,)
     rows = torch.cat([torch.arange(b, device=both.device), differ])  # (b + m,)
     scores = lid(both[rows], k_both[rows], both, rows)  # (b + m,)
@@ -56,50 +59,50 @@ def reliability(place: Tensor, apart: Tensor) -> Tensor:
 class Candidate:
     """One view's case for moving the labels of a batch."""
 
-    guess: Tensor  # (b,) LID-gen's class
+    prediction: Tensor  # (b,) LID-gen's class
     label_reliability: Tensor  # (b,) t of the label
-    guess_reliability: Tensor  # (b,) t of the guess
+    prediction_reliability: Tensor  # (b,) t of the prediction
 
 
 def candidate(
     scores: tuple[Tensor, Tensor],
     differences: tuple[Tensor, Tensor],
-    guess: Tensor,
+    prediction: Tensor,
     low: float,
     high: float,
 ) -> Candidate:
-    """Place the union scores of one view and turn them into reliabilities of label and guess."""
+    """Place the union scores of one view and turn them into reliabilities of label and prediction."""
     among = torch.cat(scores)
-    of_label, of_guess = (
+    of_label, of_prediction = (
         reliability(position(score, among, low, high), apart)
         for score, apart in zip(scores, differences, strict=True)
     )
-    return Candidate(guess, of_label, of_guess)
+    return Candidate(prediction, of_label, of_prediction)
 
 
 def decide(views: Sequence[Candidate], labels: Tensor, threshold: float = 0.1) -> Tensor:
     """The labels for the next epoch (b,), Eq. 3.38-3.40.
 
-    A label moves to the guess if in every view the guess is more reliable than the label and than
-    the threshold, and if all views guess the same class.
+    A label moves to the prediction if in every view the prediction is more reliable than the label and than
+    the threshold, and if all views prediction the same class.
     """
     moves = torch.ones_like(labels, dtype=torch.bool)
     for view in views:
-        moves &= view.guess_reliability > view.label_reliability
-        moves &= view.guess_reliability > threshold
-        moves &= view.guess == views[0].guess
-    return torch.where(moves, views[0].guess, labels)
+        moves &= view.prediction_reliability > view.label_reliability
+        moves &= view.prediction_reliability > threshold
+        moves &= view.prediction == views[0].prediction
+    return torch.where(moves, views[0].prediction, labels)
 
 
-class ClassFloor(nn.Module):
-    """Keeps every class among the guesses: none may fall below a share of its given frequency.
+class ClassPriorFloor(nn.Module):
+    """Keeps every class among the predictions: none may fall below a share of its given frequency.
 
-    Labels that follow guesses that follow labels can lose a whole class; seen on
+    Labels that follow predictions that follow labels can lose a whole class; seen on
     Fashion-MNIST, where no row was called a shirt any more. The guard adds just so much to the
-    logits of a class that it is guessed often enough, and is part of the deployed classifier.
+    logits of a class that it is predicted often enough, and is part of the deployed classifier.
 
     Args:
-        given: Given labels of the rows (n,).
+        observed: Observed labels of the rows (n,).
         num_classes: Number of classes.
         share: Lowest share of a class's given frequency; 0 turns the guard off.
     """
@@ -107,9 +110,9 @@ class ClassFloor(nn.Module):
     floor: Tensor
     bias: Tensor
 
-    def __init__(self, given: Tensor, num_classes: int, share: float) -> None:
+    def __init__(self, observed: Tensor, num_classes: int, share: float) -> None:
         super().__init__()
-        counts = torch.bincount(given, minlength=num_classes).float()
+        counts = torch.bincount(observed, minlength=num_classes).float()
         self.share = share
         self.register_buffer("floor", share * counts / counts.sum())
         self.register_buffer("bias", torch.zeros(num_classes))
@@ -125,24 +128,24 @@ class ClassFloor(nn.Module):
             return
         least = self.floor.clamp(min=1 / len(logits))
         for step in range(1, FITTING_STEPS + 1):
-            guessed = torch.bincount(self(logits).argmax(1), minlength=len(least)) / len(logits)
-            gap = least.log() - guessed.clamp(min=0.5 / len(logits)).log()
+            predicted = torch.bincount(self(logits).argmax(1), minlength=len(least)) / len(logits)
+            gap = least.log() - predicted.clamp(min=0.5 / len(logits)).log()
             self.bias.add_(0.5 * step**-0.5 * gap).clamp_(0, HIGHEST_LIFT)
 
 
-class Wishes(nn.Module):
+class RelabelPatience(nn.Module):
     """Lets a label move only after the same move was wanted in several epochs in a row.
 
     Args:
-        given: Given labels of the rows (n,).
+        observed: Observed labels of the rows (n,).
         patience: How many epochs; 1 is the paper's rule.
     """
 
-    def __init__(self, given: Tensor, patience: int) -> None:
+    def __init__(self, observed: Tensor, patience: int) -> None:
         super().__init__()
         self.patience = patience
-        self.wanted = RowTable(given)
-        self.epochs = RowTable(torch.zeros_like(given))
+        self.wanted = RowTable(observed)
+        self.epochs = RowTable(torch.zeros_like(observed))
 
     def settle(self, index: Tensor, labels: Tensor, new: Tensor) -> Tensor:
         """The labels for the next epoch (b,), from those of now and those wanted."""

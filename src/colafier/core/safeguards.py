@@ -1,8 +1,8 @@
-"""Do no harm: how far held-out given labels bear out the guesses, and which labels may move.
+"""Do no harm: how far held-out observed labels bear out the predictions, and which labels may move.
 
 A classifier that is weaker than the labels cannot purify them. Some rows are therefore kept out of
-training. On them the guess and the given label are independent witnesses, and how often both agree
-tells how good the guess is at each confidence.
+training. On them prediction and observed label err independently, and how often both agree tells
+how good the prediction is at each confidence.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from torch import Tensor
 from colafier.methods import _selection
 from colafier.methods.contract import TrainSet
 
-FEWEST_ROWS = 50  # held-out rows below which there is no evidence
-TO_MOVE = 1.5  # how many times likelier than the given label a guess must be to replace it
+MIN_ROWS = 50  # held-out rows below which there is no evidence
+TO_MOVE = 1.5  # how many times likelier than the observed label a prediction must be to replace it
 TO_STAY = 1.0  # the same for a label that has moved already
 SUREST = 0.9975  # confidences above are all the same
 BINS = 60
@@ -25,20 +25,20 @@ SLOPES = torch.linspace(0.8, 3, 23)  # confidence must mean something to be evid
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the held-out rows say about the given labels and about the guesses."""
+    """What the held-out rows say about the observed labels and about the predictions."""
 
     rows: int
-    agreement: float = 0.0  # share of held-out given labels that the guess meets
-    given_right: float = 1.0  # estimated share of right given labels, a
-    level: float = -inf  # a guess of confidence c is right with
+    agreement: float = 0.0  # share of held-out observed labels that the prediction meets
+    observed_right: float = 1.0  # estimated share of right observed labels, a
+    level: float = -inf  # a prediction of confidence c is right with
     slope: float = 0.0  # b(c) = sigmoid(level + slope logit(c))
 
-    def least_confidence(self, odds: float) -> float:
-        """The confidence from which a guess is so many times likelier right than a given label.
+    def min_confidence(self, odds: float) -> float:
+        """The confidence from which a prediction is so many times likelier right than a observed label.
 
-        Where both disagree, the guess is right with odds b (1 - a), the label with (1 - b) a.
+        Where both disagree, the prediction is right with odds b (1 - a), the label with (1 - b) a.
         """
-        a = self.given_right
+        a = self.observed_right
         needed = torch.tensor(odds * a / (odds * a + 1 - a)).logit()  # of b
         if self.slope == 0:
             return inf
@@ -52,13 +52,13 @@ def held_out(train: TrainSet) -> Tensor:
     Where the labels before a person's decisions are known, decided rows stay among them. People
     look at the worst rows first: without these the labels would look better than they are.
     """
-    n = int((train.labelled if train.came is None else train.came >= 0).sum())
+    n = int((train.labeled if train.original is None else train.original >= 0).sum())
     share = min(max(0.05, min(300 / n, 0.2)), 2000 / n)
-    return _selection.held_out(train, share) if train.came is None else train.holdout(share)
+    return _selection.held_out(train, share) if train.original is None else train.holdout(share)
 
 
 def trained_on(train: TrainSet) -> Tensor:
-    """The labelled rows that are not held out."""
+    """The labeled rows that are not held out."""
     return _selection.others(train, held_out(train))
 
 
@@ -71,57 +71,59 @@ def gather_evidence(train: TrainSet, probabilities: Tensor) -> Evidence:
         train: The rows.
         probabilities: Of the classifier, for all rows (n, c).
     """
-    given = train.given if train.came is None else train.came  # (n,)
+    observed = train.observed if train.original is None else train.original  # (n,)
     held = torch.zeros(train.n, dtype=torch.bool)
     held[held_out(train)] = True
-    rows = train.labelled & (given >= 0)
-    return weigh(probabilities.cpu()[rows], given[rows], held[rows])
+    rows = train.labeled & (observed >= 0)
+    return weigh(probabilities.cpu()[rows], observed[rows], held[rows])
 
 
-def weigh(probabilities: Tensor, given: Tensor, held: Tensor) -> Evidence:
-    """How good guesses and given labels are.
+def weigh(probabilities: Tensor, observed: Tensor, held: Tensor) -> Evidence:
+    """How good predictions and observed labels are.
 
-    With a share a of right given labels and b(c) of right guesses at confidence c, both agree in
-    about a b(c) of the rows: the more confident the guess, the nearer to a. The held-out rows are
+    With a share a of right observed labels and b(c) of right predictions at confidence c, both agree in
+    about a b(c) of the rows: the more confident the prediction, the nearer to a. The held-out rows are
     honest but few, the trained ones many but perhaps learned by heart. From both, a is taken
     rather too high than too low, since that keeps labels, and the lower of both counts.
 
     Args:
         probabilities: Of the deployed classifier (m, c).
-        given: Given labels (m,).
+        observed: Observed labels (m,).
         held: Rows that were never trained on, as a boolean mask (m,).
     """
     rows = int(held.sum())
-    if rows < FEWEST_ROWS:
+    if rows < MIN_ROWS:
         return Evidence(rows)
-    confidence, guess = probabilities.max(1)  # (m,), (m,)
-    agree = guess == given  # (m,)
+    confidence, prediction = probabilities.max(1)  # (m,), (m,)
+    agree = prediction == observed  # (m,)
     num_wrong = probabilities.shape[1] - 1  # classes that a wrong label may have
     honest = _Bins(confidence[held], agree[held])
     trained = _Bins(confidence[~held], agree[~held])
     right = min(_right_labels(bins, num_wrong) for bins in (honest, trained))
     _, level, slope = honest.fit(right, num_wrong)
     evidence = Evidence(rows, float(agree[held].float().mean()), right, level, slope)
-    bold = held & (confidence >= evidence.least_confidence(TO_MOVE))
-    no_better = right**2 + (1 - right) ** 2 / num_wrong  # agreement of a guess as good as the label
+    bold = held & (confidence >= evidence.min_confidence(TO_MOVE))
+    no_better = (
+        right**2 + (1 - right) ** 2 / num_wrong
+    )  # agreement of a prediction as good as the label
     if not bold.any() or _lower_bound(agree[bold]) <= no_better:
         return Evidence(rows, evidence.agreement, right)
     return evidence
 
 
-def settle(evidence: Evidence, probabilities: Tensor, given: Tensor, labels: Tensor) -> Tensor:
-    """The labels that come out (n,): the given ones, except where the evidence is for another.
+def settle(evidence: Evidence, probabilities: Tensor, observed: Tensor, labels: Tensor) -> Tensor:
+    """The labels that come out (n,): the observed ones, except where the evidence is for another.
 
     Args:
         evidence: What the held-out rows say.
         probabilities: Of the deployed classifier (n, c).
-        given: Given labels (n,).
-        labels: Labels after training (n,); what moved then need only be as good as the given label.
+        observed: Observed labels (n,).
+        labels: Labels after training (n,); what moved then need only be as good as the observed.
     """
-    confidence, guess = probabilities.max(1)  # (n,), (n,)
+    confidence, prediction = probabilities.max(1)  # (n,), (n,)
     of_labels = probabilities.gather(1, labels[:, None])[:, 0]  # (n,)
-    kept = torch.where(of_labels >= evidence.least_confidence(TO_STAY), labels, given)
-    return torch.where(confidence >= evidence.least_confidence(TO_MOVE), guess, kept)
+    kept = torch.where(of_labels >= evidence.min_confidence(TO_STAY), labels, observed)
+    return torch.where(confidence >= evidence.min_confidence(TO_MOVE), prediction, kept)
 
 
 class _Bins:
@@ -136,7 +138,7 @@ class _Bins:
 
     def fit(self, right: float, num_wrong: int) -> tuple[float, float, float]:
         """Log likelihood, level and slope of the likeliest b(c), on a grid."""
-        chance = (1 - right) / num_wrong  # that a wrong guess meets the given label
+        chance = (1 - right) / num_wrong  # that a wrong prediction meets the observed label
         b = (LEVELS[:, None, None] + SLOPES[:, None] * self.x).sigmoid()  # (levels, slopes, bins)
         p = (chance + (right - chance) * b).clamp(1e-6, 1 - 1e-6)
         likelihood = (self.agree * p.log() + self.disagree * (1 - p).log()).sum(2)
@@ -145,7 +147,7 @@ class _Bins:
 
 
 def _right_labels(bins: _Bins, num_wrong: int) -> float:
-    """The share of right given labels: the upper end of what the rows make likely."""
+    """The share of right observed labels: the upper end of what the rows make likely."""
     shares = torch.arange(0.02, 1.001, 0.02)
     likelihood = torch.tensor([bins.fit(share, num_wrong)[0] for share in shares.tolist()])
     return float(shares[likelihood >= likelihood.max() - 1.35].max())  # 95 %, one-sided

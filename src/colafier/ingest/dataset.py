@@ -36,14 +36,14 @@ COMMON = Dialect()
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no plain equality
-class Collection:
-    """A labelled data set of a user, read but not yet turned into numbers."""
+class Dataset:
+    """A labeled data set of a user, read but not yet turned into numbers."""
 
     source: Path
     layout: str  # folder, imagefolder, csv, parquet or npz
     kind: str  # image, text, table or vector
     names: list[str]  # for people: a path relative to the source, or the row number
-    given: list[str | None]  # None where a row has no label
+    original: list[str | None]  # None where a row has no label
     # image: list of Path, bytes or None, or an array (n, h, w) or (n, h, w, c) of bytes;
     # text: list of str; table: DataFrame of the features; vector: float32 array (n, d)
     items: Any
@@ -52,7 +52,7 @@ class Collection:
     problems: dict[int, str] = field(default_factory=dict)  # rows that cannot be used, and why
     frame: pd.DataFrame | None = None  # the table as read, to be written back
     table: Path | None = None  # the file of that table
-    notes: tuple[str, ...] = ()  # what was left out or guessed
+    notes: tuple[str, ...] = ()  # what was left out or detected
     dialect: Dialect = COMMON
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class Collection:
     @property
     def classes(self) -> list[str]:
         """The labels that occur, sorted; as numbers if all of them are whole numbers."""
-        found = {label for label in self.given if label is not None}
+        found = {label for label in self.original if label is not None}
         if all(re.fullmatch(r"[+-]?[0-9]{1,300}", label) for label in found):
             return sorted(found, key=lambda label: (int(label), label))
         return sorted(found)
@@ -76,7 +76,7 @@ class Collection:
     def fingerprint(self) -> str:
         """SHA-256 of all names, labels and contents, in their order."""
         digest = hashlib.sha256(self.kind.encode())
-        for row in zip(self.names, self.given, self._keys, strict=True):
+        for row in zip(self.names, self.original, self._keys, strict=True):
             digest.update(json.dumps(row).encode())
         return digest.hexdigest()
 
@@ -93,12 +93,12 @@ class Collection:
                 found[row] = groups.setdefault(key, len(groups))
         return found
 
-    def head(self, count: int) -> "Collection":
+    def head(self, count: int) -> "Dataset":
         """The first rows alone."""
         return replace(
             self,
             names=self.names[:count],
-            given=self.given[:count],
+            original=self.original[:count],
             items=self.items[:count],
             problems={row: why for row, why in self.problems.items() if row < count},
             frame=None if self.frame is None else self.frame[:count],
@@ -120,7 +120,7 @@ class Collection:
 
     def _shortcomings(self) -> list[str]:
         found = []
-        if missing := self.given.count(None):
+        if missing := self.original.count(None):
             found.append(f"{counted(missing, 'row')} without a label")
         if self.problems:
             reasons = Counter(self.problems.values()).most_common()

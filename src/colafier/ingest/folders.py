@@ -7,14 +7,14 @@ from pathlib import Path
 
 from colafier.ingest import columns, frames, image_files
 from colafier.ingest.columns import Wanted
-from colafier.ingest.dataset import Collection, counted, listed
+from colafier.ingest.dataset import Dataset, counted, listed
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 FILE_NAME = "file_name"  # the column of Hugging Face's imagefolder
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev"}
 
 
-def read_folder(source: Path, wanted: Wanted) -> Collection:
+def read_folder(source: Path, wanted: Wanted) -> Dataset:
     """The images of a folder, with labels from its metadata or from the names of its folders."""
     for name in METADATA:
         if (source / name).is_file():
@@ -24,11 +24,11 @@ def read_folder(source: Path, wanted: Wanted) -> Collection:
     return _read_class_folders(source, wanted)
 
 
-def _read_class_folders(source: Path, wanted: Wanted) -> Collection:
+def _read_class_folders(source: Path, wanted: Wanted) -> Dataset:
     for option in ("image", "text", "features", "label"):
         if getattr(wanted, option) is not None:
             raise ValueError(
-                f"{source} is a folder: its images are found by their endings and labelled by the "
+                f"{source} is a folder: its images are found by their endings and labeled by the "
                 f"name of their folder, so leave out {option}"
             )
     found = sorted(_files(source, frozenset()), key=lambda path: path.relative_to(source).parts)
@@ -36,27 +36,27 @@ def _read_class_folders(source: Path, wanted: Wanted) -> Collection:
     notes = []
     if others := len(found) - len(images):
         notes.append(f"{counted(others, 'file')} of other kinds left out")
-    if wanted.labelled:
+    if wanted.labeled:
         beside = sum(path.parent == source for path in images)
         images = [path for path in images if path.parent != source]
         if beside:
             notes.append(f"{counted(beside, 'image')} outside of the class folders left out")
-    given = [_class_of(path, source) for path in images]
-    if wanted.labelled:
-        _check_classes(source, given, notes)
+    original = [_class_of(path, source) for path in images]
+    if wanted.labeled:
+        _check_classes(source, original, notes)
     folders = {_shown(path.name) for path in source.iterdir() if _is_class_folder(path)}
-    if without := sorted(folders - set(given)):
+    if without := sorted(folders - set(original)):
         notes.append(f"{counted(len(without), 'folder')} without images: {listed(without)}")
     names = [_shown(path.relative_to(source).as_posix()) for path in images]
     problems = image_files.problems_of(images)
-    return Collection(
-        source, "folder", "image", names, given, images, problems=problems, notes=tuple(notes)
+    return Dataset(
+        source, "folder", "image", names, original, images, problems=problems, notes=tuple(notes)
     )
 
 
-def _check_classes(source: Path, given: list[str | None], notes: list[str]) -> None:
+def _check_classes(source: Path, original: list[str | None], notes: list[str]) -> None:
     """Refuse what is not a folder of class folders, and say what it is."""
-    classes = sorted({label for label in given if label is not None})
+    classes = sorted({label for label in original if label is not None})
     splits = [label for label in classes if label.lower() in SPLITS]
     if classes and len(splits) == len(classes):
         best = next((label for label in splits if label.lower().startswith("train")), splits[0])
@@ -77,7 +77,7 @@ def _check_classes(source: Path, given: list[str | None], notes: list[str]) -> N
         )
 
 
-def _read_imagefolder(source: Path, table: frames.Table, wanted: Wanted) -> Collection:
+def _read_imagefolder(source: Path, table: frames.Table, wanted: Wanted) -> Dataset:
     if wanted.text is not None or wanted.features is not None:
         raise ValueError(f"{source} is a folder of images with metadata: leave out text, features")
     if wanted.image not in (None, FILE_NAME):
@@ -86,16 +86,16 @@ def _read_imagefolder(source: Path, table: frames.Table, wanted: Wanted) -> Coll
     cells = table.frame[FILE_NAME].tolist()
     items = [image_files.item_of(cell, source) for cell in cells]
     names = [image_files.name_of(cell, row) for row, cell in enumerate(cells)]
-    given: list[str | None] = [None] * len(items)
+    original: list[str | None] = [None] * len(items)
     if roles.label is not None:
-        given = columns.labels_of(table.frame[roles.label], roles.label, wanted.missing)
+        original = columns.labels_of(table.frame[roles.label], roles.label, wanted.missing)
     known = {os.path.normpath(item) for item in items if isinstance(item, Path)}
     images = [f for f in _files(source, frozenset()) if image_files.is_image_name(f.name)]
     notes = roles.notes
     if others := sum(os.path.normpath(path) not in known for path in images):
         notes += (f"{counted(others, 'image')} not in {table.path.name} left out",)
-    return Collection(
-        source, "imagefolder", "image", names, given, items, roles.label, (FILE_NAME,),
+    return Dataset(
+        source, "imagefolder", "image", names, original, items, roles.label, (FILE_NAME,),
         image_files.problems_of(items), table.frame, table.path, notes, table.dialect,
     )  # fmt: skip
 

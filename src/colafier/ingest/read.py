@@ -1,4 +1,4 @@
-"""Reading a user's labelled data set, whatever its format: the door to the other readers."""
+"""Reading a user's labeled data set, whatever its format: the door to the other readers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +9,10 @@ import numpy as np
 from colafier.ingest import columns, frames, image_files
 from colafier.ingest.archives import read_npz
 from colafier.ingest.columns import Wanted
-from colafier.ingest.dataset import Collection, counted
+from colafier.ingest.dataset import Dataset, counted
 from colafier.ingest.folders import read_folder
 
-__all__ = ["Collection", "read"]
+__all__ = ["Dataset", "read"]
 
 LAYOUTS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet", ".npz": "npz"}
 
@@ -25,42 +25,42 @@ def read(
     features: Sequence[str] | None = None,
     label: str | None = None,
     missing: Sequence[str] = ("",),
-    labelled: bool = True,
-) -> Collection:
+    labeled: bool = True,
+) -> Dataset:
     """A data set from a folder of images, a CSV or parquet table, or an .npz file.
 
     Args:
         source: The folder or file; image paths in a table are relative to its folder.
-        image: Column of image paths or bytes; guessed like all others if it is left out.
+        image: Column of image paths or bytes; detected like all others if it is left out.
         text: Column of texts.
         features: Columns of numbers and categories.
         label: Column of labels.
         missing: What is written where a row has no label, besides empty cells.
-        labelled: Whether labels of two classes or more must be there. If not, a label column may
+        labeled: Whether labels of two classes or more must be there. If not, a label column may
             be missing, and a folder may hold images in any place.
     """
     wanted = Wanted(
-        image, text, None if features is None else tuple(features), label, tuple(missing), labelled
+        image, text, None if features is None else tuple(features), label, tuple(missing), labeled
     )
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist; give a folder or a file")
     layout = "folder" if source.is_dir() else LAYOUTS.get(source.suffix.lower())
     if layout == "folder":
-        collection = read_folder(source, wanted)
+        dataset = read_folder(source, wanted)
     elif layout == "npz":
-        collection = read_npz(source, wanted)
+        dataset = read_npz(source, wanted)
     elif layout is not None:
-        collection = _read_table(source, layout, wanted)
+        dataset = _read_table(source, layout, wanted)
     else:
         raise ValueError(
             f"{source} cannot be read; give a folder of class folders, or a file that ends with "
             f"{', '.join(LAYOUTS)}"
         )
-    _check(collection, labelled)
-    return collection
+    _check(dataset, labeled)
+    return dataset
 
 
-def _read_table(source: Path, layout: str, wanted: Wanted) -> Collection:
+def _read_table(source: Path, layout: str, wanted: Wanted) -> Dataset:
     table = frames.load(source)
     if table.frame.empty:
         raise ValueError(f"{source} has no rows")
@@ -80,11 +80,11 @@ def _read_table(source: Path, layout: str, wanted: Wanted) -> Collection:
         else:
             items = [_text(cell, roles.items[0]) for cell in cells]
             problems = {row: "empty text" for row, item in enumerate(items) if not item.strip()}
-    given: list[str | None] = [None] * n
+    original: list[str | None] = [None] * n
     if roles.label is not None:
-        given = columns.labels_of(table.frame[roles.label], roles.label, wanted.missing)
-    return Collection(
-        source, layout, roles.kind, names, given, items, roles.label, roles.items, problems,
+        original = columns.labels_of(table.frame[roles.label], roles.label, wanted.missing)
+    return Dataset(
+        source, layout, roles.kind, names, original, items, roles.label, roles.items, problems,
         table.frame, source, roles.notes, table.dialect,
     )  # fmt: skip
 
@@ -107,27 +107,27 @@ def _infinite_rows(values: Any) -> dict[int, str]:
     return dict.fromkeys(rows.tolist(), "not finite")
 
 
-def _check(collection: Collection, labelled: bool) -> None:
+def _check(dataset: Dataset, labeled: bool) -> None:
     """Refuse data sets from which nothing can be learned."""
-    source, problems = collection.source, collection.problems
-    if len(collection) == 0:
+    source, problems = dataset.source, dataset.problems
+    if len(dataset) == 0:
         raise ValueError(f"{source} has no rows")
-    if len(problems) == len(collection):
+    if len(problems) == len(dataset):
         row, reason = next(iter(problems.items()))
-        item = collection.items[row] if collection.kind == "image" else None
+        item = dataset.items[row] if dataset.kind == "image" else None
         where = f" at {item}" if isinstance(item, Path) else ""
         raise ValueError(
-            f"{source}: none of its {counted(len(collection), 'row')} can be used; the first has "
+            f"{source}: none of its {counted(len(dataset), 'row')} can be used; the first has "
             f"the problem: {reason}{where}"
         )
-    if not labelled:
+    if not labeled:
         return
-    if not collection.classes:
+    if not dataset.classes:
         raise ValueError(
-            f"{source}: all labels of {collection.label_column!r} are missing; name another column "
+            f"{source}: all labels of {dataset.label_column!r} are missing; name another column "
             "with label"
         )
-    usable = {g for row, g in enumerate(collection.given) if g is not None and row not in problems}
+    usable = {g for row, g in enumerate(dataset.original) if g is not None and row not in problems}
     if len(usable) < 2:
         found = ", ".join(map(repr, sorted(usable))) or "none"
         raise ValueError(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from colafier._io import whole
 from colafier.ingest import frames, image_files, written_tables
-from colafier.ingest.dataset import Collection
+from colafier.ingest.dataset import Dataset
 from colafier.ingest.places import Folder, whole_folder
 
 FORMS = ("folder", "csv", "parquet", "npz")
@@ -36,90 +36,90 @@ class Written:
 
 
 def write_back(
-    collection: Collection,
+    dataset: Dataset,
     labels: Labels,
     keep: Sequence[bool],
     out: Path,
     form: str,
     link: bool,
 ) -> Written:
-    """Write the rows to keep with their new labels, and the given ones in a column `given_label`.
+    """Write the rows to keep with their new labels; the original ones go to `original_label`.
 
     Args:
-        collection: What was read.
+        dataset: What was read.
         labels: One per row; None gives an empty cell, and has no place in class folders.
         keep: Which rows are written.
         out: The folder or file to write; a file gets the usual ending if it has another one.
         form: folder (class folders, or images and metadata if the source is so), csv, parquet, npz.
         link: Whether images in folders are hard links where the file system can; else copies.
     """
-    _check(collection, labels, keep, form)
-    out = _place(collection, out, form)
-    rows = [row for row in range(len(collection)) if keep[row]]
-    done = Written(out, excluded=len(collection) - len(rows))
+    _check(dataset, labels, keep, form)
+    out = _place(dataset, out, form)
+    rows = [row for row in range(len(dataset)) if keep[row]]
+    done = Written(out, excluded=len(dataset) - len(rows))
     if form == "folder":
         with whole_folder(out) as partial:
             folder = Folder(partial, link)
-            write = _imagefolder if collection.layout == "imagefolder" else _class_folders
-            write(collection, labels, rows, folder, done)
+            write = _imagefolder if dataset.layout == "imagefolder" else _class_folders
+            write(dataset, labels, rows, folder, done)
         done.linked, done.copied = folder.linked, folder.copied
         return done
     done.rows = len(rows)
     with whole(out) as partial:
         if form == "npz":
-            written_tables.save_npz(collection, labels, rows, partial)
+            written_tables.save_npz(dataset, labels, rows, partial)
             return done
-        frame = written_tables.relabeled(collection, labels)
-        frame = written_tables.with_absolute_paths(collection, frame).iloc[rows]
+        frame = written_tables.relabeled(dataset, labels)
+        frame = written_tables.with_absolute_paths(dataset, frame).iloc[rows]
         save = {"csv": written_tables.save_csv, "parquet": written_tables.save_parquet}
-        save[form](collection, frame, partial)
+        save[form](dataset, frame, partial)
     return done
 
 
-def check_form(collection: Collection, form: str) -> None:
+def check_form(dataset: Dataset, form: str) -> None:
     """Refuse a form that this data set cannot be written in."""
     if form not in FORMS:
         raise ValueError(f"no form {form!r}; there are {', '.join(FORMS)}")
-    if (form == "npz") != (collection.layout == "npz"):
-        use = "npz" if collection.layout == "npz" else "folder, csv or parquet"
-        raise ValueError(f"a source of layout {collection.layout} is not written as {form}: {use}")
-    if form == "folder" and collection.kind != "image":
-        raise ValueError(f"{collection.kind} rows are not written as folder: use csv or parquet")
+    if (form == "npz") != (dataset.layout == "npz"):
+        use = "npz" if dataset.layout == "npz" else "folder, csv or parquet"
+        raise ValueError(f"a source of layout {dataset.layout} is not written as {form}: {use}")
+    if form == "folder" and dataset.kind != "image":
+        raise ValueError(f"{dataset.kind} rows are not written as folder: use csv or parquet")
     if form == "parquet":
         frames.pyarrow()  # says what to install
-    if form == "csv" and collection.frame is not None:
-        written_tables.check_csv(collection.frame)
+    if form == "csv" and dataset.frame is not None:
+        written_tables.check_csv(dataset.frame)
 
 
-def _check(collection: Collection, labels: Labels, keep: Sequence[bool], form: str) -> None:
-    n = len(collection)
+def _check(dataset: Dataset, labels: Labels, keep: Sequence[bool], form: str) -> None:
+    n = len(dataset)
     if len(labels) != n or len(keep) != n:
         raise ValueError(f"{n} rows, but {len(labels)} labels and {len(keep)} values of keep")
-    check_form(collection, form)
+    check_form(dataset, form)
     if any(label is not None and not label.strip() for label in labels):
         raise ValueError("a label is empty; use None for rows without a label")
 
 
-def _place(collection: Collection, out: Path, form: str) -> Path:
+def _place(dataset: Dataset, out: Path, form: str) -> Path:
     """The path to write to, which must be free and outside of the source."""
     suffix = "" if form == "folder" else f".{form}"
-    if form == "csv" and collection.dialect.separator == "\t":
+    if form == "csv" and dataset.dialect.separator == "\t":
         suffix = ".tsv"
     if suffix and out.suffix.lower() != suffix:
         out = out.with_name(out.name + suffix)
     if out.exists() or out.is_symlink():
         raise FileExistsError(f"{out} exists already; remove it, or write to another place")
-    source = collection.source.resolve()
+    source = dataset.source.resolve()
     if source.is_dir() and out.resolve().is_relative_to(source):
         raise ValueError(f"{out} is inside of the source {source}, which must not change")
     return out
 
 
 def _class_folders(
-    collection: Collection, labels: Labels, rows: list[int], folder: Folder, done: Written
+    dataset: Dataset, labels: Labels, rows: list[int], folder: Folder, done: Written
 ) -> None:
     for row in rows:
-        label, item = labels[row], collection.items[row]
+        label, item = labels[row], dataset.items[row]
         if image_files.problem_of(item) in NO_FILE:
             done.without_file += 1
         elif label is None:
@@ -128,48 +128,48 @@ def _class_folders(
             place = folder.class_folder(label)
             if place.name != label:
                 done.renamed[label] = place.name
-            folder.put(item, place, _path_in_class(collection, row))
+            folder.put(item, place, _path_in_class(dataset, row))
             done.rows += 1
 
 
-def _path_in_class(collection: Collection, row: int) -> tuple[str, ...]:
-    """Path of an image in its class folder: as in the given one, or the plain file name."""
-    item = collection.items[row]
+def _path_in_class(dataset: Dataset, row: int) -> tuple[str, ...]:
+    """Path of an image in its class folder: as in the original one, or the plain file name."""
+    item = dataset.items[row]
     if isinstance(item, Path):
-        if collection.layout == "folder" and item.parent != collection.source:
-            return item.relative_to(collection.source).parts[1:]
+        if dataset.layout == "folder" and item.parent != dataset.source:
+            return item.relative_to(dataset.source).parts[1:]
         return (item.name,)
-    name = collection.names[row].replace("\\", "/").rsplit("/", 1)[-1] or str(row)
+    name = dataset.names[row].replace("\\", "/").rsplit("/", 1)[-1] or str(row)
     suffix = image_files.suffix_of(item) or ".bin"
     return (name if image_files.is_image_name(name) else name + suffix,)
 
 
 def _imagefolder(
-    collection: Collection, labels: Labels, rows: list[int], folder: Folder, done: Written
+    dataset: Dataset, labels: Labels, rows: list[int], folder: Folder, done: Written
 ) -> None:
     """The images under their own names, beside a table of metadata of the same kind."""
-    assert collection.table is not None  # a folder of this layout has one
-    column = collection.item_columns[0]
-    table = folder.root / collection.table.name
+    assert dataset.table is not None  # a folder of this layout has one
+    column = dataset.item_columns[0]
+    table = folder.root / dataset.table.name
     table.touch()  # so that no image takes its place
     places: dict[Path, str] = {}  # several rows can be about one image
     for row in rows:
-        item = collection.items[row]
+        item = dataset.items[row]
         if image_files.problem_of(item) in NO_FILE:
             done.without_file += 1
             continue
         if item not in places:
-            parts = collection.names[row].replace("\\", "/").split("/")
+            parts = dataset.names[row].replace("\\", "/").split("/")
             place = folder.put(item, folder.root, parts)
             places[item] = place.relative_to(folder.root).as_posix()
         done.rows += 1
-    there = [row for row in rows if collection.items[row] in places]
-    frame = written_tables.relabeled(collection, labels).iloc[there]
-    paths = [places[collection.items[row]] for row in there]
+    there = [row for row in rows if dataset.items[row] in places]
+    frame = written_tables.relabeled(dataset, labels).iloc[there]
+    paths = [places[dataset.items[row]] for row in there]
     cells = pd.Series(paths, index=frame.index, dtype=frame[column].dtype)
     save = {
         ".csv": written_tables.save_csv,
         ".jsonl": written_tables.save_json_lines,
         ".parquet": written_tables.save_parquet,
     }
-    save[table.suffix](collection, frame.assign(**{column: cells}), table)
+    save[table.suffix](dataset, frame.assign(**{column: cells}), table)

@@ -11,25 +11,25 @@ import pandas as pd
 
 from colafier.ingest import frames
 from colafier.ingest.archives import load_array
-from colafier.ingest.dataset import Collection
+from colafier.ingest.dataset import Dataset
 
-GIVEN = "given_label"
+ORIGINAL = "original_label"
 
 Labels = Sequence[str | None]
 
 
-def relabeled(collection: Collection, labels: Labels) -> pd.DataFrame:
-    """The table as read with new labels, and the given ones in a column of their own."""
-    if collection.frame is None:
-        paths = [os.path.abspath(item) for item in collection.items]
-        cells = {"file_name": paths, "label": list(labels), GIVEN: collection.given}
+def relabeled(dataset: Dataset, labels: Labels) -> pd.DataFrame:
+    """The table as read with new labels, and the original ones in a column of their own."""
+    if dataset.frame is None:
+        paths = [os.path.abspath(item) for item in dataset.items]
+        cells = {"file_name": paths, "label": list(labels), ORIGINAL: dataset.original}
         return pd.DataFrame(cells, dtype=object)
-    if collection.label_column is None:
-        raise ValueError(f"{collection.source} was read without labels: there is none to replace")
-    frame = collection.frame.copy()
-    old = frame[collection.label_column]
-    frame[free_name(GIVEN, frame.columns)] = old
-    frame[collection.label_column] = _replaced(old, collection.given, labels)
+    if dataset.label_column is None:
+        raise ValueError(f"{dataset.source} was read without labels: there is none to replace")
+    frame = dataset.frame.copy()
+    old = frame[dataset.label_column]
+    frame[free_name(ORIGINAL, frame.columns)] = old
+    frame[dataset.label_column] = _replaced(old, dataset.original, labels)
     return frame
 
 
@@ -42,15 +42,15 @@ def free_name(name: str, taken: Sequence[str]) -> str:
     return found
 
 
-def with_absolute_paths(collection: Collection, frame: pd.DataFrame) -> pd.DataFrame:
+def with_absolute_paths(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
     """The table with image paths that are valid from everywhere."""
-    if collection.frame is None or collection.kind != "image":
+    if dataset.frame is None or dataset.kind != "image":
         return frame
-    column = collection.item_columns[0]
-    if not any(isinstance(item, Path) for item in collection.items):
+    column = dataset.item_columns[0]
+    if not any(isinstance(item, Path) for item in dataset.items):
         return frame
     cells = frame[column].tolist()
-    for row, item in enumerate(collection.items):
+    for row, item in enumerate(dataset.items):
         if isinstance(item, Path):
             path = os.path.abspath(item)
             cells[row] = {**cells[row], "path": path} if isinstance(cells[row], dict) else path
@@ -67,15 +67,15 @@ def check_csv(frame: pd.DataFrame) -> None:
             )
 
 
-def save_csv(collection: Collection, frame: pd.DataFrame, path: Path) -> None:
+def save_csv(dataset: Dataset, frame: pd.DataFrame, path: Path) -> None:
     """Write a table as CSV, in the manner of the source."""
     check_csv(frame)
-    how = collection.dialect
+    how = dataset.dialect
     with path.open("w", encoding=how.encoding, newline="") as file:
         frame.to_csv(file, sep=how.separator, index=False, lineterminator=how.line_end)
 
 
-def save_json_lines(_: Collection, frame: pd.DataFrame, path: Path) -> None:
+def save_json_lines(_: Dataset, frame: pd.DataFrame, path: Path) -> None:
     """Write a table as one JSON object per line."""
     with path.open("w", encoding="utf-8") as file:
         for record in frame.to_dict("records"):
@@ -83,19 +83,19 @@ def save_json_lines(_: Collection, frame: pd.DataFrame, path: Path) -> None:
             file.write(json.dumps(plain, ensure_ascii=False) + "\n")
 
 
-def save_parquet(collection: Collection, frame: pd.DataFrame, path: Path) -> None:
+def save_parquet(dataset: Dataset, frame: pd.DataFrame, path: Path) -> None:
     """Write a table as parquet; numbers of a CSV become numbers, its labels stay text."""
     arrow = frames.pyarrow()
     extra = None
-    origin = "" if collection.table is None else collection.table.suffix.lower()
+    origin = "" if dataset.table is None else dataset.table.suffix.lower()
     if origin in (".csv", ".tsv"):
-        table = frames.Table(path, "csv", frame, collection.dialect)
-        text = {collection.label_column, frame.columns[-1]}
-        text |= set() if collection.kind == "table" else set(collection.item_columns)
+        table = frames.Table(path, "csv", frame, dataset.dialect)
+        text = {dataset.label_column, frame.columns[-1]}
+        text |= set() if dataset.kind == "table" else set(dataset.item_columns)
         frame = frame.assign(**table.values([c for c in frame.columns if c not in text]))
     elif origin in (".parquet", ".pq"):
         # says which columns are images and what class numbers stand for
-        found = arrow.parquet.read_schema(collection.table).metadata or {}
+        found = arrow.parquet.read_schema(dataset.table).metadata or {}
         extra = {key: value for key, value in found.items() if key == b"huggingface"}
     try:
         content = arrow.Table.from_pandas(frame, preserve_index=False)
@@ -104,30 +104,30 @@ def save_parquet(collection: Collection, frame: pd.DataFrame, path: Path) -> Non
     arrow.parquet.write_table(content.replace_schema_metadata(extra), path)
 
 
-def save_npz(collection: Collection, labels: Labels, rows: list[int], path: Path) -> None:
+def save_npz(dataset: Dataset, labels: Labels, rows: list[int], path: Path) -> None:
     """Write all arrays of an .npz source again, those with one entry per row cut to some rows."""
-    if collection.frame is None or collection.label_column is None:
-        raise ValueError(f"{collection.source} was read without labels: there is none to replace")
-    with np.load(collection.source, allow_pickle=False) as archive:
-        arrays = {name: load_array(collection.source, archive, name) for name in archive.files}
-    old = arrays[collection.label_column]
-    new = _replaced(collection.frame[collection.label_column], collection.given, labels)
+    if dataset.frame is None or dataset.label_column is None:
+        raise ValueError(f"{dataset.source} was read without labels: there is none to replace")
+    with np.load(dataset.source, allow_pickle=False) as archive:
+        arrays = {name: load_array(dataset.source, archive, name) for name in archive.files}
+    old = arrays[dataset.label_column]
+    new = _replaced(dataset.frame[dataset.label_column], dataset.original, labels)
     is_text = old.dtype.kind in "SU"
     cells = ["" if frames.is_missing(cell) else cell for cell in new] if is_text else new
-    arrays[free_name(GIVEN, list(arrays))] = old
-    arrays[collection.label_column] = np.asarray(cells, dtype=str if is_text else old.dtype)
-    n = len(collection)
+    arrays[free_name(ORIGINAL, list(arrays))] = old
+    arrays[dataset.label_column] = np.asarray(cells, dtype=str if is_text else old.dtype)
+    n = len(dataset)
     cut = {k: a[rows] if a.ndim and len(a) == n else a for k, a in arrays.items()}
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **cut)
 
 
-def _replaced(old: pd.Series, given: Labels, labels: Labels) -> pd.Series:
+def _replaced(old: pd.Series, original: Labels, labels: Labels) -> pd.Series:
     """The column with new labels in its own type; cells whose label stays are not touched."""
     cells = old.tolist()
     empty = "" if isinstance(old.dtype, pd.StringDtype) else None
-    known = {text: cell for text, cell in zip(given, cells, strict=True) if text is not None}
-    for row, (before, label) in enumerate(zip(given, labels, strict=True)):
+    known = {text: cell for text, cell in zip(original, cells, strict=True) if text is not None}
+    for row, (before, label) in enumerate(zip(original, labels, strict=True)):
         if label is None and before is not None:
             cells[row] = empty
         elif label is not None and label != before:

@@ -1,4 +1,4 @@
-"""The epoch in which a net did best on the given labels of rows that it did not learn from."""
+"""The epoch in which a net did best on the observed labels of rows that it did not learn from."""
 
 import copy
 from math import inf
@@ -7,15 +7,15 @@ import torch
 from torch import Tensor, nn
 
 
-def accuracy(p: Tensor, given: Tensor) -> float:
-    """How often the given label is the most probable class; 0 without rows."""
-    return float((p.argmax(1) == given).float().mean()) if len(p) else 0.0
+def accuracy(p: Tensor, observed: Tensor) -> float:
+    """How often the observed label is the most probable class; 0 without rows."""
+    return float((p.argmax(1) == observed).float().mean()) if len(p) else 0.0
 
 
-def likelihood(p: Tensor, given: Tensor) -> float:
-    """Mean logarithm of the given label's probability; 0 without rows."""
-    of_given = p.gather(1, given[:, None]).clamp(min=1e-7)  # (m, 1)
-    return float(of_given.log().mean()) if len(p) else 0.0
+def likelihood(p: Tensor, observed: Tensor) -> float:
+    """Mean logarithm of the observed label's probability; 0 without rows."""
+    of_observed = p.gather(1, observed[:, None]).clamp(min=1e-7)  # (m, 1)
+    return float(of_observed.log().mean()) if len(p) else 0.0
 
 
 class BestNet(nn.Module):

@@ -1,4 +1,4 @@
-"""The loss of every class, not only of the given label: what peer terms and sieves compare with."""
+"""The loss of every class, not only of the observed label, for peer terms and sieves."""
 
 from torch import Tensor
 

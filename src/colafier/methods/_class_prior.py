@@ -14,7 +14,7 @@ def prior_loss(method: Method, p: Tensor) -> Tensor:
         method: Knows the rows of other processes.
         p: Probabilities with their gradient (b, c).
     """
-    everywhere = method.gather(p).mean(0)  # (c,)
+    everywhere = method.all_gather(p).mean(0)  # (c,)
     here = p.mean(0)  # (c,)
     # the value is that of the whole batch, the slope that of the rows of this process
     mean = (everywhere + here - here.detach()).clamp(min=1e-8)

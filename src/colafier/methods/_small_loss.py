@@ -42,16 +42,16 @@ def small_loss(losses: Tensor, drop: float, among: Tensor | None = None) -> Tens
     return chosen & rows
 
 
-def mean_over(chosen: Tensor, fewest: float = 0.0) -> Tensor:
+def mean_over(chosen: Tensor, min: float = 0.0) -> Tensor:
     """Weights (b,) that turn a mean over the whole batch into a mean over the chosen rows.
 
     Several processes need it: each has some of the chosen rows only, so none can divide by itself.
 
     Args:
         chosen: Mask of the rows of all processes (b,).
-        fewest: Divide by at least this many rows.
+        min: Divide by at least this many rows.
     """
-    return chosen * (len(chosen) / max(float(chosen.sum()), fewest, 1.0))
+    return chosen * (len(chosen) / max(float(chosen.sum()), min, 1.0))
 
 
 class SmallLossPair(SideBySide):
@@ -86,7 +86,7 @@ class SmallLossPair(SideBySide):
             among: Only these rows of all processes compete, as a mask; None: all.
         """
         drop = dropped(self.noise_rate, progress, self.ramp_epochs)
-        return self.own(mean_over(small_loss(self.gather(losses), drop, among)))
+        return self.local_slice(mean_over(small_loss(self.all_gather(losses), drop, among)))
 
     def resolved(self) -> dict[str, Any]:
         """The ramp in epochs of this run."""

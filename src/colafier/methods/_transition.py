@@ -1,7 +1,7 @@
 """The matrix T of class-dependent noise, T[i, j] = P(given j | true i), from anchor rows.
 
-An anchor row is one that surely belongs to its class: what a net that learned from the given labels
-says of it is how labels of that class go wrong.
+An anchor row is one that surely belongs to its class: what a net trained on the observed labels
+predicts for it is how labels of that class go wrong.
 """
 
 from math import ceil
@@ -9,14 +9,14 @@ from math import ceil
 import torch
 from torch import Tensor
 
-SMALLEST = 1e-7  # probability of a given label that is taken to be impossible
+SMALLEST = 1e-7  # probability of a observed label that is taken to be impossible
 
 
 def anchor_transition(p: Tensor, quantile: float = 0.97) -> Tensor:
     """T (c, c): row i is what a net says of the anchor row of class i.
 
     Args:
-        p: Probabilities of all rows, from a net that was trained on the given labels (n, c).
+        p: Probabilities of all rows, from a net that was trained on the observed labels (n, c).
         quantile: The anchor is the most probable row below this quantile of its class, since the
             very top may be outliers.
 
@@ -31,14 +31,14 @@ def anchor_transition(p: Tensor, quantile: float = 0.97) -> Tensor:
     below = p.where(p < limit, 0).argmax(0)  # (c,) row numbers
     top = p.argmax(0)  # (c,)
     classes = torch.arange(c, device=p.device)
-    guess = p.argmax(1)  # (n,)
-    anchor = torch.where(guess[below] == classes, below, top)  # (c,)
-    there = guess[anchor] == classes  # (c,)
+    prediction = p.argmax(1)  # (n,)
+    anchor = torch.where(prediction[below] == classes, below, top)  # (c,)
+    there = prediction[anchor] == classes  # (c,)
     rows = torch.where(there[:, None], p[anchor], torch.eye(c).to(p))
     return rows / rows.sum(1, keepdim=True)
 
 
-def forward_loss(logits: Tensor, given: Tensor, transition: Tensor) -> Tensor:
-    """-ln of the probability of the given labels (b,): the prediction, sent through T."""
-    chances = transition.clamp(min=SMALLEST).log().T[given]  # (b, c) given the true class
+def forward_loss(logits: Tensor, observed: Tensor, transition: Tensor) -> Tensor:
+    """-ln of the probability of the observed labels (b,): the prediction, sent through T."""
+    chances = transition.clamp(min=SMALLEST).log().T[observed]  # (b, c) given the true class
     return -(logits.log_softmax(1) + chances).logsumexp(1)

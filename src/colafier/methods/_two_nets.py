@@ -51,14 +51,14 @@ class SideBySide(TwoNets):
         return {"loss": self.row_losses.values}
 
     def look(self, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
-        """Logits (b, c) of each net, and its cross entropy with the given labels (b,)."""
+        """Logits (b, c) of each net, and its cross entropy with the observed labels (b,)."""
         logits = [net(batch.x) for net in self.net]
         return logits, [cross_entropy(some, batch.y) for some in logits]
 
     def disagree(self, logits: list[Tensor]) -> Tensor:
-        """Rows of all processes for which the nets guess different classes (all b,)."""
+        """Rows of all processes for which the nets prediction different classes (all b,)."""
         first, second = (some.argmax(1) for some in logits)
-        return self.gather(first != second)
+        return self.all_gather(first != second)
 
 
 class InTurns(TwoNets):

@@ -1,7 +1,7 @@
 """CAL, Zhu et al., CVPR 2021: peer loss, less what noise that depends on the row adds to it.
 
-Such noise adds a covariance between the given label and the loss. It is estimated within classes of
-proxy labels, which a first net makes; a second one then learns without it.
+Such noise adds a covariance between the observed label and the loss. It is estimated within classes
+of proxy labels, which a first net makes; a second one then learns without it.
 """
 
 from math import inf
@@ -29,13 +29,13 @@ from colafier.methods.row_table import RowTable
 
 AUTHORS_EPOCHS = 166  # 66 of the first net until its proxy labels are read, 100 of the second
 AUTHORS_WARMUP = 10
-SMALLEST = 1e-8  # added to probabilities in the loss of the given label
+SMALLEST = 1e-8  # added to probabilities in the loss of the observed label
 SMALLEST_SUBTRACTED = 1e-5  # and in what is subtracted
 PROXY_RATE = 0.1  # of the first net's last epochs, as a multiple of the run's
 
 
 class CAL(Method):
-    """Peer loss for a first net, whose guesses are proxies; peer loss less covariance for a second.
+    """Peer loss for a first net, whose predictions are proxies; peer loss less covariance for a second.
 
     Args:
         proxy_epochs: Epochs of the first net; by default scaled from 66 in 166.
@@ -44,8 +44,8 @@ class CAL(Method):
         ramp: Epochs after them in which the peer term rises; by default scaled from 30 in 166.
         proxy_peer_weight: Weight of the first net's peer term in the end, alpha.
         peer_weight: Weight of the second net's peer term in the end, alpha.
-        sure: A proxy is the given label if its loss is so far below the mean over labels, else the
-            guess. For 10 classes; with fewer the mean is smaller, and this shrinks alike.
+        sure: A proxy is the observed label if its loss is this far below the mean over labels, else
+            the prediction. For 10 classes; with fewer the mean is smaller, and this shrinks alike.
 
     Note: The authors center the losses in the covariance by last epoch's means. These have no
         gradient, so they are left out, and only the logged value differs. They average within
@@ -95,7 +95,7 @@ class CAL(Method):
         self.sure = sure
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """Both nets, proxy labels and losses of the rows, and how given labels are spread."""
+        """Both nets, proxy labels and losses of the rows, and how observed labels are spread."""
         c = self.num_classes = train.num_classes
         self.epochs = epochs
         self.first_epochs = scaled(66, epochs, AUTHORS_EPOCHS, self.proxy_epochs)
@@ -103,15 +103,15 @@ class CAL(Method):
         self.ramp_epochs = scaled(30, epochs, AUTHORS_EPOCHS, self.ramp)
         self.first = make_net()
         self.net = make_net()
-        self.proxies = RowTable(train.given, trusted=train.trusted)
+        self.proxies = RowTable(train.observed, trusted=train.trusted)
         self.row_losses = no_losses(train.n)
-        shares = label_shares(train.given[train.labelled], c)  # (c,)
+        shares = label_shares(train.observed[train.labeled], c)  # (c,)
         self.register_buffer("shares", shares, persistent=False)
         self.register_buffer("flips", torch.eye(c))  # tau (c, c): share of given j in proxy i
         self.register_buffer("corrects", torch.tensor(False))  # whether proxies are there
 
-    def reopen(self, train: TrainSet) -> None:
-        """Count decided labels among the given ones."""
+    def reset_beliefs(self, train: TrainSet) -> None:
+        """Count decided labels among the observed ones."""
         self._count_flips(train)
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
@@ -132,7 +132,7 @@ class CAL(Method):
         yield Pass(optimizers=("net",), lr_span=span)
 
     def loss(self, batch: Batch) -> Terms:
-        """The given label's loss, less the peer term and, for the second net, the covariance."""
+        """The observed label's loss, less the peer term and, for the second net, the covariance."""
         logits = self.deployed()(batch.x)  # (b, c)
         losses = class_losses(logits, SMALLEST)  # (b, c)
         own = losses.gather(1, batch.y[:, None])[:, 0]  # (b,)
@@ -163,18 +163,18 @@ class CAL(Method):
         }
 
     def rows_now(self) -> dict[str, Tensor]:
-        """The proxies, and losses of the given labels."""
+        """The proxies, and losses of the observed labels."""
         return {"labels": self.proxies.values, "loss": self.row_losses.values}
 
     def _count_flips(self, train: TrainSet) -> None:
-        """How the given labels of rows with the same proxy are spread."""
-        given, proxies = train.given[train.labelled], self.proxies.values.cpu()[train.labelled]
+        """How the observed labels of rows with the same proxy are spread."""
+        observed, proxies = train.observed[train.labeled], self.proxies.values.cpu()[train.labeled]
         counts = torch.zeros(self.num_classes, self.num_classes)  # (c, c)
-        counts.index_put_((proxies, given), torch.ones(len(given)), accumulate=True)
+        counts.index_put_((proxies, observed), torch.ones(len(observed)), accumulate=True)
         self.flips.copy_(counts / counts.sum(1, keepdim=True).clamp(min=1))
 
     def _peer(self, epoch: int, losses: Tensor) -> Tensor:
-        """The weighted mean loss over labels as frequent as the given ones; milder at first.
+        """The weighted mean loss over labels as frequent as the observed ones; milder at first.
 
         The first net takes the root of the shares.
         """
@@ -185,18 +185,18 @@ class CAL(Method):
 
     @torch.no_grad()
     def _write_proxies(self, batch: Batch, losses: Tensor, own: Tensor) -> None:
-        """Stage proxy labels: given ones that the net is sure of, guesses elsewhere."""
+        """Stage proxy labels: given ones that the net is sure of, predictions elsewhere."""
         needed = self.sure * (1 - 1 / self.num_classes) / 0.9
         sure = losses.mean(1) - own > needed  # (b,)
         self.proxies.write(batch.index, torch.where(sure, batch.y, losses.argmin(1)))
 
 
-def covariance(losses: Tensor, given: Tensor, flips: Tensor) -> Tensor:
-    """Each row's part in the covariance of given label and loss, summed over labels (b,).
+def covariance(losses: Tensor, observed: Tensor, flips: Tensor) -> Tensor:
+    """Each row's part in the covariance of observed label and loss, summed over labels (b,).
 
     Args:
         losses: Of every label (b, c).
-        given: Given labels (b,).
-        flips: How often rows with the same proxy have each given label (b, c).
+        observed: Observed labels (b,).
+        flips: How often rows with the same proxy have each observed label (b, c).
     """
-    return ((F.one_hot(given, losses.shape[1]) - flips) * losses).sum(1)
+    return ((F.one_hot(observed, losses.shape[1]) - flips) * losses).sum(1)

@@ -1,4 +1,4 @@
-"""Cross entropy on the given labels: what a method must beat."""
+"""Cross entropy on the observed labels: what a method must beat."""
 
 from torch.nn import functional as F
 

@@ -98,7 +98,7 @@ class CoLearning(WithRowLosses):
         # Without the bias: it changes no distance, but Adam would make steps of rounding errors.
         unbiased = F.linear(features, self.net.head.weight)  # (b, c)
         self.row_losses.write(batch.index, cross_entropy(unbiased + self.net.head.bias, batch.y))
-        found = similarity(self.gather(projected))  # (all b, all b)
+        found = similarity(self.all_gather(projected))  # (all b, all b)
         kept = similarity(self._among_all(unbiased))  # (all b, all b)
         return {"structure": self._shared(-(found * (kept + TINY).log()).mean(), batch)}
 
@@ -121,8 +121,8 @@ class CoLearning(WithRowLosses):
 
     def _among_all(self, rows: Tensor) -> Tensor:
         """Rows of all processes (all b, d), of which this one's have a gradient."""
-        every = self.gather(rows)  # (all b, d)
-        place = self.own(torch.arange(len(every), device=rows.device))  # (b,)
+        every = self.all_gather(rows)  # (all b, d)
+        place = self.local_slice(torch.arange(len(every), device=rows.device))  # (b,)
         return every.index_copy(0, place, rows)
 
     def _shared(self, value: Tensor, batch: Batch) -> Tensor:
@@ -131,5 +131,5 @@ class CoLearning(WithRowLosses):
         The engine weights gradients with the process's share of the rows. These are no mean over
         its rows but a part of the whole, so the weight is taken out again.
         """
-        rows = len(self.gather(batch.index))
+        rows = len(self.all_gather(batch.index))
         return value.detach() + (value - value.detach()) * (rows / len(batch))

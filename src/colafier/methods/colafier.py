@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from colafier._validation import within
 from colafier.core import losses, safeguards
 from colafier.core.config import CHOICE_NAMES, choose
-from colafier.core.functional import draw_wrong
+from colafier.core.functional import draw_other
 from colafier.core.lid import lid, reach
 from colafier.core.mixing import drawn_views, mix, mixed_labels
 from colafier.core.relabel import (
-    ClassFloor,
-    Wishes,
+    ClassPriorFloor,
+    RelabelPatience,
     candidate,
     decide,
     difference,
@@ -62,7 +62,7 @@ class _Seen:
     features: tuple[Tensor, ...]  # of LID-dis (b, d)
     z: tuple[Tensor, ...]  # with the label (b, d)
     dis: tuple[Tensor, ...]  # logits of LID-dis with the label (b, c)
-    dis_wrong: tuple[Tensor, ...]  # and with the wrong label (b, c)
+    dis_other: tuple[Tensor, ...]  # and with the wrong label (b, c)
 
 
 class CoLafier(Method):
@@ -72,10 +72,10 @@ class CoLafier(Method):
         variant: `paper`, `authors` or `adaptive` (ours); see `colafier.core.config`.
         warmup: Epochs of plain training, T_0; by default scaled from 15 in 200.
         ramp: Epochs in which the upper quantiles rise, tau; by default scaled from 30 in 200.
-        wrong_weight: Weight of the wrong-label terms, lambda*.
+        other_weight: Weight of the wrong-label terms, lambda*.
         consistency_weight: lambda_cons.
         low_quantile: Level of the lower quantiles, epsilon_low.
-        threshold: Reliability that a guess needs, epsilon_k.
+        threshold: Reliability that a prediction needs, epsilon_k.
         single_view: Ablation: weights and updates from the original rows, so no hard weight.
         hard_loss: Whether the hard loss is there (ablation).
         noisy_loss: Whether the noisy loss is there (ablation).
@@ -95,7 +95,7 @@ class CoLafier(Method):
         variant: Literal["adaptive", "authors", "paper"] = "adaptive",
         warmup: int | None = None,
         ramp: int | None = None,
-        wrong_weight: float = 0.5,
+        other_weight: float = 0.5,
         consistency_weight: float = 10.0,
         low_quantile: float = 0.001,
         threshold: float = 0.1,
@@ -104,14 +104,14 @@ class CoLafier(Method):
         noisy_loss: bool = True,
         neighbors: int | None = None,
         joined_views: bool | None = None,
-        soft_guess: bool | None = None,
+        soft_prediction: bool | None = None,
         weight_quantile: float | None = None,
         update_quantile: float | None = None,
         mix_alpha: float | None = None,
         consistency_on: Literal["logits", "probabilities"] | None = None,
         embedding_scale: float | None = None,
         mix_share: float | None = None,
-        class_floor: float | None = None,
+        class_prior_floor: float | None = None,
         patience: int | None = None,
         average: float | None = None,
         rate_floor: float | None = None,
@@ -125,7 +125,7 @@ class CoLafier(Method):
         within(ramp, 1, inf, "ramp")
         self.warmup = warmup
         self.ramp = ramp
-        self.wrong_weight = wrong_weight
+        self.other_weight = other_weight
         self.consistency_weight = consistency_weight
         self.low_quantile = low_quantile
         self.threshold = threshold
@@ -143,23 +143,25 @@ class CoLafier(Method):
         self.gen = LidGen(make_net())
         self.dis = LidDis(make_net().backbone, self.num_classes, self.choices.embedding_scale)
         self.averaged = Averaged(self.gen, 0.0) if self.choices.average else None
-        known = train.given[train.labelled]
-        self.class_floor = ClassFloor(known, self.num_classes, self.choices.class_floor)
-        self.reopen(train)
+        known = train.observed[train.labeled]
+        self.class_prior_floor = ClassPriorFloor(
+            known, self.num_classes, self.choices.class_prior_floor
+        )
+        self.reset_beliefs(train)
 
-    def reopen(self, train: TrainSet) -> None:
-        """Believe the given labels again: nets that go on with moved ones would confirm them."""
-        self.labels = RowTable(train.given, trusted=train.trusted)
-        self.allowed = RowTable(train.given)  # the class that the gate lets a label move to
-        self.wishes = Wishes(train.given, self.choices.patience)
-        self.history = RowHistory(train.given, len(VOTERS))
+    def reset_beliefs(self, train: TrainSet) -> None:
+        """Believe the observed labels again: nets that go on with moved ones would confirm them."""
+        self.labels = RowTable(train.observed, trusted=train.trusted)
+        self.allowed = RowTable(train.observed)  # the class that the gate lets a label move to
+        self.patience = RelabelPatience(train.observed, self.choices.patience)
+        self.history = RowHistory(train.observed, len(VOTERS))
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """One for each subnet: their losses touch no common parameter."""
         return {"gen": make(self.gen.parameters()), "dis": make(self.dis.parameters())}
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
-        """One walk over the labelled rows that are not held out; these open or close the gate."""
+        """One walk over the labeled rows that are not held out; these open or close the gate."""
         rows = safeguards.trained_on(train) if self.choices.holdout else None
         floor = self.choices.rate_floor
         own = None if floor == 1 else cosine(epoch, self.epochs, floor)
@@ -170,23 +172,23 @@ class CoLafier(Method):
     def loss(self, batch: Batch) -> Terms:
         """Both subnets' clean, hard and noisy losses, Eq. 3.28-3.29; stages the label update."""
         labels = self.labels[batch.index]  # (b,)
-        wrong = self.own(draw_wrong(self.gather(labels), self.num_classes))  # (b,)
+        wrong = self.local_slice(draw_other(self.all_gather(labels), self.num_classes))  # (b,)
         seen = self._look(batch.views[:2], labels, wrong)
         weighing = seen if not self.single_view else self._glance(batch.views[2], labels, wrong)
-        all_labels = self.gather(labels)
+        all_labels = self.all_gather(labels)
         scores = self._scores(weighing, all_labels)
         self._remember(batch, labels, scores, seen, weighing)
         if batch.epoch < self.warmup_epochs or not self._enough(all_labels):
             whole = torch.ones(len(batch), device=labels.device)
             return self._clean(whole, seen, labels)
         level = self._level(batch.epoch, self.choices.weight_quantile)
-        places = [self.own(position(s, s, self.low_quantile, level)) for s in scores]
+        places = [self.local_slice(position(s, s, self.low_quantile, level)) for s in scores]
         clean, hard, noisy = split(places[0], places[-1])
         terms = self._clean(clean, seen, labels)
         if self.hard_loss:
             terms["hard_gen"] = losses.hard(hard, seen.gen, labels)
             terms["hard_dis"] = losses.hard(
-                hard, seen.dis, labels, seen.dis_wrong, self.wrong_weight
+                hard, seen.dis, labels, seen.dis_other, self.other_weight
             )
         if self.noisy_loss:
             terms |= self._noisy(noisy, batch, seen, labels)
@@ -205,7 +207,7 @@ class CoLafier(Method):
     def deployed(self) -> nn.Module:
         """LID-gen, averaged over the steps and with rare classes lifted if so chosen."""
         gen = self.gen if self.averaged is None else self.averaged.net
-        return nn.Sequential(gen, self.class_floor) if self.choices.class_floor else gen
+        return nn.Sequential(gen, self.class_prior_floor) if self.choices.class_prior_floor else gen
 
     def resolved(self) -> dict[str, Any]:
         """Warm-up and ramp in epochs of this run, and the choices of the variant."""
@@ -218,44 +220,48 @@ class CoLafier(Method):
         return {name: table.values for name, table in now.items()}
 
     def purify(self, train: TrainSet) -> Purified:
-        """Labels that stand the test of held-out rows; quality and LID of the given labels."""
+        """Labels that stand the test of held-out rows; quality and LID of the observed labels."""
         labels = self.labels.values  # (n,)
-        given = train.given.to(labels.device)
-        known = given.clamp(min=0)  # rows without a label hold -1
+        observed = train.observed.to(labels.device)
+        known = observed.clamp(min=0)  # rows without a label hold -1
         p = train.predict(self.deployed()).to(labels.device)  # (n, c)
-        of_given = p.gather(1, known[:, None])[:, 0]  # (n,)
-        quality = torch.where(self.history.seen, self.history.mean_given(), of_given).clamp(0, 1)
+        of_observed = p.gather(1, known[:, None])[:, 0]  # (n,)
+        quality = torch.where(self.history.seen, self.history.mean_observed(), of_observed).clamp(
+            0, 1
+        )
         columns = {"lid": self.history.mean_lid()}
         votes = dict(zip(VOTERS, self.history.votes.values.long().T, strict=True))
-        course = self.history.course()
+        trajectory = self.history.trajectory()
         if not self.choices.holdout:
-            return Purified(labels, quality, columns, opinions=votes, course=course)
+            return Purified(labels, quality, columns, votes=votes, trajectory=trajectory)
         evidence = safeguards.gather_evidence(train, p)
         settled = safeguards.settle(evidence, p, known, labels.clamp(min=0))
-        fixed = (given < 0) | train.trusted.to(labels.device)
-        settled = torch.where(fixed, given, settled)
-        return Purified(settled, quality, columns, asdict(evidence), votes, course)
+        fixed = (observed < 0) | train.trusted.to(labels.device)
+        settled = torch.where(fixed, observed, settled)
+        return Purified(settled, quality, columns, asdict(evidence), votes, trajectory)
 
     def _survey(self, train: TrainSet) -> None:
-        """Guess all rows: how far rare classes must be lifted, and where labels may move to."""
-        if not (self.choices.class_floor or self.choices.holdout):
+        """Predict all rows: how far rare classes must be lifted, and where labels may move to."""
+        if not (self.choices.class_prior_floor or self.choices.holdout):
             return
         p = train.predict(self.deployed()).to(self.labels.values.device)  # (n, c)
-        logits = p.clamp(min=1e-12).log() - self.class_floor.bias  # (n, c), but for a constant
-        self.class_floor.fit(logits[train.labelled.to(p.device)])
+        logits = (
+            p.clamp(min=1e-12).log() - self.class_prior_floor.bias
+        )  # (n, c), but for a constant
+        self.class_prior_floor.fit(logits[train.labeled.to(p.device)])
         if self.choices.holdout:
-            p = self.class_floor(logits).softmax(1)
-            given = train.given.to(p.device).clamp(min=0)
+            p = self.class_prior_floor(logits).softmax(1)
+            observed = train.observed.to(p.device).clamp(min=0)
             evidence = safeguards.gather_evidence(train, p)
-            self.allowed.values.copy_(safeguards.settle(evidence, p, given, given))
+            self.allowed.values.copy_(safeguards.settle(evidence, p, observed, observed))
 
     def _look(self, views: Sequence[Tensor], labels: Tensor, wrong: Tensor) -> _Seen:
         """Send views through both subnets: one pass each, as one batch, so BatchNorm sees all."""
         x = torch.cat(list(views))
         features = self.dis.encode(x).chunk(len(views))
         z, dis = zip(*(self.dis.judge(f, labels) for f in features), strict=True)
-        _, dis_wrong = zip(*(self.dis.judge(f, wrong) for f in features), strict=True)
-        return _Seen(self.gen(x).chunk(len(views)), features, z, dis, dis_wrong)
+        _, dis_other = zip(*(self.dis.judge(f, wrong) for f in features), strict=True)
+        return _Seen(self.gen(x).chunk(len(views)), features, z, dis, dis_other)
 
     @torch.no_grad()
     def _glance(self, view: Tensor, labels: Tensor, wrong: Tensor) -> _Seen:
@@ -266,24 +272,24 @@ class CoLafier(Method):
         """LID of all processes' rows with their labels, for each view."""
         joined = self.choices.joined_views
         among = all_labels.repeat(len(seen.z)) if joined else all_labels
-        return view_scores([self.gather(z) for z in seen.z], self._k(all_labels, among), joined)
+        return view_scores([self.all_gather(z) for z in seen.z], self._k(all_labels, among), joined)
 
     @torch.no_grad()
-    def _given_scores(
+    def _observed_scores(
         self, batch: Batch, labels: Tensor, seen: _Seen, scores: list[Tensor]
     ) -> Tensor:
-        """LID of the rows with their given labels, among the rows with the labels of now (b,)."""
-        given, all_labels = self.gather(batch.y), self.gather(labels)
+        """LID of the rows with their observed labels, among the rows with the labels now (b,)."""
+        observed, all_labels = self.all_gather(batch.y), self.all_gather(labels)
         all_scores = torch.stack(scores).mean(0)  # right for those whose label has not moved
-        rows = (given != all_labels).nonzero()[:, 0]  # (m,)
+        rows = (observed != all_labels).nonzero()[:, 0]  # (m,)
         if self.choices.joined_views:  # their scores come from another pool
-            rows = torch.arange(len(given), device=given.device)
-        k = self._k(given, all_labels)[rows]
+            rows = torch.arange(len(observed), device=observed.device)
+        k = self._k(observed, all_labels)[rows]
         moved = []
         for features, z in zip(seen.features, seen.z, strict=True):
-            z_given = self.gather(self.dis.judge(features, batch.y)[0])  # (all b, d)
-            moved.append(lid(z_given[rows], k, self.gather(z), rows))
-        return self.own(all_scores.index_put((rows,), torch.stack(moved).mean(0)))
+            z_observed = self.all_gather(self.dis.judge(features, batch.y)[0])  # (all b, d)
+            moved.append(lid(z_observed[rows], k, self.all_gather(z), rows))
+        return self.local_slice(all_scores.index_put((rows,), torch.stack(moved).mean(0)))
 
     def _enough(self, all_labels: Tensor) -> bool:
         """Whether a batch is large enough for LID to mean something."""
@@ -293,7 +299,7 @@ class CoLafier(Method):
         return ramp(epoch, self.warmup_epochs, self.ramp_epochs, start, 1.0)
 
     def _clean(self, weight: Tensor, seen: _Seen, labels: Tensor) -> Terms:
-        dis = losses.clean(weight, seen.dis, labels, seen.dis_wrong, self.wrong_weight)
+        dis = losses.clean(weight, seen.dis, labels, seen.dis_other, self.other_weight)
         return {"clean_gen": losses.clean(weight, seen.gen, labels), "clean_dis": dis}
 
     def _noisy(self, weight: Tensor, batch: Batch, seen: _Seen, labels: Tensor) -> Terms:
@@ -309,7 +315,7 @@ class CoLafier(Method):
             dis = losses.mixed(self.dis.judge(self.dis.encode(mixed.x), soft)[1], *targets)
             gen_rows = gen_rows.index_add(0, rows, counts * gen)
             dis_rows = dis_rows.index_add(0, rows, counts * dis)
-        apart = losses.consistency(seen.dis, seen.dis_wrong, self.choices.consistency_on)
+        apart = losses.consistency(seen.dis, seen.dis_other, self.choices.consistency_on)
         return {
             "noisy_gen": losses.noisy(weight, gen_rows),
             "noisy_dis": losses.noisy(weight, dis_rows, apart, self.consistency_weight),
@@ -320,13 +326,13 @@ class CoLafier(Method):
         self, batch: Batch, labels: Tensor, scores: list[Tensor], seen: _Seen, weighing: _Seen
     ) -> None:
         """Running sums for `purify`, and this epoch's LID for the metrics."""
-        lid_now = self.own(torch.stack(scores).mean(0))  # (b,)
+        lid_now = self.local_slice(torch.stack(scores).mean(0))  # (b,)
         p = torch.stack([g.softmax(1) for g in seen.gen]).mean(0)  # (b, c)
-        of_given = p.gather(1, batch.y[:, None])[:, 0]  # (b,)
-        given_lid = self._given_scores(batch, labels, weighing, scores)
-        self.history.write(batch.index, labels, lid_now, given_lid, of_given)
+        of_observed = p.gather(1, batch.y[:, None])[:, 0]  # (b,)
+        observed_lid = self._observed_scores(batch, labels, weighing, scores)
+        self.history.write(batch.index, labels, lid_now, observed_lid, of_observed)
         done = batch.epoch / max(self.epochs, 1)
-        self.history.note(batch.index, done, of_given, [*seen.gen, *seen.dis])
+        self.history.note(batch.index, done, of_observed, [*seen.gen, *seen.dis])
 
     @torch.no_grad()
     def _move_labels(self, batch: Batch, labels: Tensor, seen: _Seen, all_labels: Tensor) -> None:
@@ -334,20 +340,24 @@ class CoLafier(Method):
         level = self._level(batch.epoch, self.choices.update_quantile)
         views = []
         for gen, dis, features, z in zip(seen.gen, seen.dis, seen.features, seen.z, strict=True):
-            p = self.class_floor(gen).softmax(1)  # (b, c)
-            guess = p.argmax(1)  # (b,)
-            z_guess, dis_guess = self.dis.judge(features, p if self.choices.soft_guess else guess)
-            all_guess = self.gather(guess)
-            both = torch.cat([all_labels, all_guess])
-            k, k_guess = self._k(all_labels, both), self._k(all_guess, both)
-            scores = union_scores(self.gather(z), self.gather(z_guess), k, k_guess)
-            differences = (difference(p, dis.softmax(1)), difference(p, dis_guess.softmax(1)))
-            gathered = (self.gather(differences[0]), self.gather(differences[1]))
-            views.append(candidate(scores, gathered, all_guess, self.low_quantile, level))
-        new = self.own(decide(views, all_labels, self.threshold))
+            p = self.class_prior_floor(gen).softmax(1)  # (b, c)
+            prediction = p.argmax(1)  # (b,)
+            z_prediction, dis_prediction = self.dis.judge(
+                features, p if self.choices.soft_prediction else prediction
+            )
+            all_prediction = self.all_gather(prediction)
+            both = torch.cat([all_labels, all_prediction])
+            k, k_prediction = self._k(all_labels, both), self._k(all_prediction, both)
+            scores = union_scores(
+                self.all_gather(z), self.all_gather(z_prediction), k, k_prediction
+            )
+            differences = (difference(p, dis.softmax(1)), difference(p, dis_prediction.softmax(1)))
+            gathered = (self.all_gather(differences[0]), self.all_gather(differences[1]))
+            views.append(candidate(scores, gathered, all_prediction, self.low_quantile, level))
+        new = self.local_slice(decide(views, all_labels, self.threshold))
         if self.choices.holdout:
             new = torch.where(new == self.allowed[batch.index], new, labels)
-        self.labels.write(batch.index, self.wishes.settle(batch.index, labels, new))
+        self.labels.write(batch.index, self.patience.settle(batch.index, labels, new))
 
     def _k(self, labels: Tensor, reference_labels: Tensor) -> Tensor:
         """Number of neighbors of each row (b,): the fixed one, or by label counts."""

@@ -18,7 +18,7 @@ class Batch:
     """Rows that are learned from in one step; of several processes, the share of this one."""
 
     index: Tensor  # (b,) row numbers
-    y: Tensor  # (b,) given labels
+    y: Tensor  # (b,) observed labels
     views: tuple[Tensor, ...]  # one (b, ...) tensor for each name in the method's `views`
     epoch: int
     progress: (
@@ -50,7 +50,7 @@ class Batch:
 class Pass:
     """One walk over rows of the training set; an epoch is one or several of them."""
 
-    rows: Tensor | None = None  # row numbers; None: every labelled row
+    rows: Tensor | None = None  # row numbers; None: every labeled row
     paired: Tensor | None = None  # row numbers drawn beside them, restarted when used up
     tag: str = "train"
     optimizers: tuple[str, ...] | None = None  # names of those that step; None: all
@@ -66,11 +66,15 @@ class Purified:
     """What a method says about the rows after training; every tensor has n rows in input order."""
 
     labels: Tensor  # (n,) the labels that the method believes
-    quality: Tensor  # (n,) in [0, 1], low where the given label is suspicious
+    quality: Tensor  # (n,) in [0, 1], low where the observed label is suspicious
     columns: dict[str, Tensor] = field(default_factory=dict)  # name -> (n,) more per-row results
-    notes: dict[str, float | int | str] = field(default_factory=dict)  # why it decided as it did
-    opinions: dict[str, Tensor] = field(default_factory=dict)  # who -> (n,) class it sees, -1: none
-    course: Tensor | None = None  # (n, t) probability of the given label as the training went on
+    diagnostics: dict[str, float | int | str] = field(
+        default_factory=dict
+    )  # why it decided as it did
+    votes: dict[str, Tensor] = field(default_factory=dict)  # who -> (n,) class it sees, -1: none
+    trajectory: Tensor | None = (
+        None  # (n, t) probability of the observed label as the training went on
+    )
 
 
 class TrainSet(Protocol):
@@ -78,13 +82,15 @@ class TrainSet(Protocol):
 
     n: int
     num_classes: int
-    given: Tensor  # (n,) labels that came with the data
+    observed: Tensor  # (n,) labels that came with the data
     trusted: Tensor  # (n,) bool: a person decided this label
-    labelled: Tensor  # (n,) bool: rows that have a label at all
-    came: Tensor | None  # (n,) labels before decisions, where trusted rows hold these in `given`
+    labeled: Tensor  # (n,) bool: rows that have a label at all
+    original: (
+        Tensor | None
+    )  # (n,) labels before decisions, where trusted rows hold these in `observed`
 
     def holdout(self, fraction: float) -> Tensor:
-        """Row numbers of a random share of the labelled rows, the same at each call."""
+        """Row numbers of a random share of the labeled rows, the same at each call."""
 
     def predict(self, module: nn.Module, rows: Tensor | None = None) -> Tensor:
         """Probabilities (n or len(rows), c) of a classifier in eval mode, without augmentation."""
@@ -102,24 +108,24 @@ class Engine(Protocol):
         """Backward, average over processes, step (`only` these optimizers), commit staged rows."""
 
 
-class Peers(Protocol):
+class DistributedContext(Protocol):
     """The processes that share each batch."""
 
-    def gather(self, t: Tensor) -> Tensor:
+    def all_gather(self, t: Tensor) -> Tensor:
         """Rows of all processes, in the order of the global batch, without gradient."""
 
-    def own(self, t: Tensor) -> Tensor:
-        """This process's part of a tensor that has the rows of the last `gather`."""
+    def local_slice(self, t: Tensor) -> Tensor:
+        """This process's part of a tensor that has the rows of the last `all_gather`."""
 
 
-class Alone:
+class SingleProcess:
     """One process: its batch is the whole batch."""
 
-    def gather(self, t: Tensor) -> Tensor:
+    def all_gather(self, t: Tensor) -> Tensor:
         """The rows themselves, without gradient."""
         return t.detach()
 
-    def own(self, t: Tensor) -> Tensor:
+    def local_slice(self, t: Tensor) -> Tensor:
         """The rows themselves."""
         return t
 
@@ -140,20 +146,22 @@ class Method(nn.Module):
     year: ClassVar[int] = 0
     num_nets: ClassVar[int] = 1
     needs_noise_rate: ClassVar[bool] = False
-    goes_on: ClassVar[bool] = True  # whether a finished run can be trained on for more epochs
+    can_warm_start: ClassVar[bool] = (
+        True  # whether a finished run can be trained on for more epochs
+    )
 
     views: tuple[str, ...] = ("weak",)
     net: Any  # whatever `setup` builds
 
     def __init__(self) -> None:
         super().__init__()
-        self.peers: Peers = Alone()
+        self.distributed: DistributedContext = SingleProcess()
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Build networks and tables for a run of this many epochs."""
         self.net = make_net()
 
-    def reopen(self, train: TrainSet) -> None:
+    def reset_beliefs(self, train: TrainSet) -> None:
         """A finished run goes on, with rows that a person has decided since.
 
         Row tables of trusted rows already hold what was decided.
@@ -189,13 +197,13 @@ class Method(nn.Module):
         """The single classifiers of a method with several, for papers that score each."""
         return [self.deployed()]
 
-    def gather(self, t: Tensor) -> Tensor:
+    def all_gather(self, t: Tensor) -> Tensor:
         """Rows of all processes, in the order of the global batch, without gradient."""
-        return self.peers.gather(t)
+        return self.distributed.all_gather(t)
 
-    def own(self, t: Tensor) -> Tensor:
+    def local_slice(self, t: Tensor) -> Tensor:
         """This process's part of something computed from gathered rows."""
-        return self.peers.own(t)
+        return self.distributed.local_slice(t)
 
     def resolved(self) -> dict[str, Any]:
         """After `setup`: what hyper-parameters that leave a choice open came to, for the record."""
@@ -212,9 +220,9 @@ class Method(nn.Module):
     def purify(self, train: TrainSet) -> Purified:
         """The method's labels and scores; by default what the deployed classifier predicts."""
         probabilities = train.predict(self.deployed())  # (n, c)
-        given = train.given.to(probabilities.device)
-        keep = (train.trusted | ~train.labelled).to(probabilities.device)
-        known = given.clamp(min=0)  # rows without a label hold -1
+        observed = train.observed.to(probabilities.device)
+        keep = (train.trusted | ~train.labeled).to(probabilities.device)
+        known = observed.clamp(min=0)  # rows without a label hold -1
         quality = probabilities.gather(1, known[:, None])[:, 0]
-        labels = torch.where(keep, given, probabilities.argmax(1))
+        labels = torch.where(keep, observed, probabilities.argmax(1))
         return Purified(labels, quality)

@@ -80,7 +80,7 @@ class CORES2(Method):
         self.ramp_epochs = scaled(30, epochs, AUTHORS_EPOCHS, self.ramp)
         usual = max(scaled(31, epochs, AUTHORS_EPOCHS), self.warmup_epochs)
         self.sieve_begin = usual if self.sieve is None else self.sieve
-        known = train.given[train.labelled]
+        known = train.observed[train.labeled]
         self.register_buffer("shares", label_shares(known, train.num_classes))  # (c,) the prior
         keeps = torch.ones(train.n, dtype=torch.bool)
         self.kept = RowTable(keeps, trusted=train.trusted)  # v
@@ -90,12 +90,12 @@ class CORES2(Method):
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """One walk; then the label shares of the rows that were kept, for the next."""
         yield Pass()
-        kept = self.kept.values.cpu() & train.labelled  # (n,)
+        kept = self.kept.values.cpu() & train.labeled  # (n,)
         if kept.any():
-            self.shares.copy_(label_shares(train.given[kept], train.num_classes))
+            self.shares.copy_(label_shares(train.observed[kept], train.num_classes))
 
     def loss(self, batch: Batch) -> Terms:
-        """Means over the rows that pass the sieve: of the given label's loss, less the peer's."""
+        """Mean over the rows that pass the sieve of the observed label's loss, less the peer's."""
         logits = self.net(batch.x)  # (b, c)
         own = cross_entropy(logits, batch.y)  # (b,)
         every = class_losses(logits, SMALLEST)  # (b, c)
@@ -103,7 +103,7 @@ class CORES2(Method):
         kept = (excess <= 0) | (batch.epoch < self.sieve_begin) | self.trusted[batch.index]  # (b,)
         self.kept.write(batch.index, kept)
         self.excess.write(batch.index, excess)
-        share = self.gather(kept.float()).mean()  # of the whole batch
+        share = self.all_gather(kept.float()).mean()  # of the whole batch
         weight = kept / share.clamp(min=1e-9)  # (b,) a batch may keep nothing
         peer_weight = ramp(batch.epoch, self.warmup_epochs, self.ramp_epochs, 0.0, self.peer_weight)
         peer = every @ self.shares  # (b,)
@@ -122,5 +122,5 @@ class CORES2(Method):
         }
 
     def rows_now(self) -> dict[str, Tensor]:
-        """By how much the given label's loss is above the mean over labels; the sieve is at 0."""
+        """How far the observed label's loss is above the mean over labels; the sieve is at 0."""
         return {"excess": self.excess.values}

@@ -9,7 +9,7 @@ from colafier.methods.contract import Batch, Terms
 
 
 class Decoupling(SideBySide):
-    """Disagreement says when to learn from a row, cross entropy with the given label says how.
+    """Disagreement says when to learn from a row, cross entropy with the observed label says how.
 
     Args:
         warmup: Epochs of plain training before.
@@ -37,7 +37,7 @@ class Decoupling(SideBySide):
         self.row_losses.write(batch.index, (first + second) / 2)
         disagree = self.disagree(logits)  # (all b,)
         learned = disagree | (batch.epoch < self.warmup)
-        weight = self.own(mean_over(learned, self.least_share * len(learned)))  # (b,)
+        weight = self.local_slice(mean_over(learned, self.least_share * len(learned)))  # (b,)
         return {
             "first": (weight * first).mean(),
             "second": (weight * second).mean(),

@@ -84,7 +84,7 @@ class Disc(Method):
         self.keep = keep if self.momentum is None else self.momentum
         self.thresholds = RowTable(torch.full((train.n, 2), 1 / train.n))  # one for each view
         self.groups = RowTable(torch.full((train.n,), CLEAN), trusted=train.trusted)
-        self.labels = RowTable(train.given, trusted=train.trusted)
+        self.labels = RowTable(train.observed, trusted=train.trusted)
         self.row_losses = no_losses(train.n)
 
     def loss(self, batch: Batch) -> Terms:
@@ -108,7 +108,7 @@ class Disc(Method):
         return {"warmup": self.warmup_epochs, "momentum": self.keep}
 
     def rows_now(self) -> dict[str, Tensor]:
-        """Labels that purified rows were given, and losses of the given ones."""
+        """Labels that purified rows were given, and losses of the observed ones."""
         return {"labels": self.labels.values, "loss": self.row_losses.values}
 
     @torch.no_grad()
@@ -119,13 +119,13 @@ class Disc(Method):
         """
         old = self.thresholds[batch.index]  # (b, 2)
         p = torch.stack([view.softmax(1) for view in views], 1)  # (b, 2, c)
-        of_given = p.gather(2, batch.y[:, None, None].expand(-1, 2, 1))[:, :, 0]  # (b, 2)
-        passed = (of_given > old).sum(1)  # (b,) how many views are sure of the given label
-        confidence, guess = p.mean(1).max(1)  # (b,), (b,)
+        of_observed = p.gather(2, batch.y[:, None, None].expand(-1, 2, 1))[:, :, 0]  # (b, 2)
+        passed = (of_observed > old).sum(1)  # (b,) how many views are sure of the observed label
+        confidence, prediction = p.mean(1).max(1)  # (b,), (b,)
         surer = confidence > (old.mean(1) + self.margin).clamp(max=MOST_SURE)  # (b,)
         groups = torch.where(surer, PURIFIED, NEITHER)
         groups = torch.where(passed == 1, HARD, torch.where(passed == 2, CLEAN, groups))
-        labels = torch.where(groups == PURIFIED, guess, self.labels[batch.index])
+        labels = torch.where(groups == PURIFIED, prediction, self.labels[batch.index])
         self.groups.write(batch.index, groups)
         self.labels.write(batch.index, torch.where(groups >= HARD, batch.y, labels))
         new = self.keep * old + (1 - self.keep) * p.max(2).values  # (b, 2)
@@ -142,7 +142,7 @@ class Disc(Method):
             logits: Of their views, two of (b, c).
             chosen: Mask (b,).
         """
-        share = self.gather(chosen.float()).mean()  # of all processes' rows
+        share = self.all_gather(chosen.float()).mean()  # of all processes' rows
         total = torch.zeros((), device=share.device)
         if not chosen.any():
             return total

@@ -50,7 +50,7 @@ class DivideMix(InTurns):
         losses fall into no two groups there. Both defaults are meant for noise that depends on the
         class or the row. What the authors do at 90 % noise, averages of losses over epochs and a
         threshold of 0.6, is left out. They train with SGD, the rate divided by 10 in the middle.
-        Guesses are made in eval mode, and rows that came without a label join the unlabeled ones.
+        Predictions are made in eval mode, and rows that came without a label join the unlabeled ones.
         If no more than a few labels are found clean, the nearest to it are added, so that there is
         a step to take. In short runs on few rows the scaled warm-up is a handful of steps: set a
         longer one.
@@ -93,7 +93,7 @@ class DivideMix(InTurns):
         self.batch_size = batch_size
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """Two nets, and what each of them thinks of the given labels."""
+        """Two nets, and what each of them thinks of the observed labels."""
         super().setup(make_net, train, epochs)
         self.num_classes = train.num_classes
         self.warmup_epochs = scaled(10, epochs, AUTHORS_EPOCHS, self.warmup)
@@ -127,7 +127,7 @@ class DivideMix(InTurns):
         targets = [self._refined(batch, number)] * len(x)  # each (b, c)
         if batch.paired is not None:
             x += batch.paired.views
-            targets += [self._guessed(batch.paired)] * len(batch.paired.views)
+            targets += [self._predicted(batch.paired)] * len(batch.paired.views)
         mixed = mixup(torch.cat(x), self.alpha)
         own = torch.cat(targets)  # (m, c)
         target = mixed.keep * own + (1 - mixed.keep) * own[mixed.partner]
@@ -153,7 +153,7 @@ class DivideMix(InTurns):
         return {"warmup": self.warmup_epochs, "ramp": self.ramp_epochs}
 
     def rows_now(self) -> dict[str, Tensor]:
-        """How little both nets find the given labels clean."""
+        """How little both nets find the observed labels clean."""
         return {"doubt": 1 - self.clean.values.mean(1)}
 
     def _plain(self, logits: Tensor, y: Tensor) -> Terms:
@@ -164,40 +164,40 @@ class DivideMix(InTurns):
         return {"ce": ce, "penalty": self.penalty * negative_entropy.mean()}
 
     def _judge(self, net: nn.Module, train: TrainSet) -> Tensor:
-        """How probably each given label is clean, by the net's losses (n,); 0 without a label."""
+        """Probability that each observed label is clean, from the net's losses (n,); 0 without one."""
         p = train.predict(net)  # (n, c)
-        losses = -p.gather(1, train.given.clamp(min=0)[:, None])[:, 0].clamp(min=1e-12).log()
+        losses = -p.gather(1, train.observed.clamp(min=0)[:, None])[:, 0].clamp(min=1e-12).log()
         clean = torch.zeros(train.n)
-        clean[train.labelled] = small_component(losses[train.labelled])
-        clean[train.trusted & train.labelled] = 1.0  # a person decided
+        clean[train.labeled] = small_component(losses[train.labeled])
+        clean[train.trusted & train.labeled] = 1.0  # a person decided
         return clean
 
     def _labeled(self, clean: Tensor, train: TrainSet) -> Tensor:
         """Rows that keep their label (n,), as a mask: at least enough for one step."""
-        labeled = train.labelled & (clean > self.threshold)
-        enough = min(self.batch_size, int(train.labelled.sum()))
+        labeled = train.labeled & (clean > self.threshold)
+        enough = min(self.batch_size, int(train.labeled.sum()))
         if int(labeled.sum()) < enough:
-            rows = train.labelled.nonzero()[:, 0]  # (m,)
+            rows = train.labeled.nonzero()[:, 0]  # (m,)
             rows = rows[torch.randperm(len(rows))]  # equals in any order, not by class
             labeled[rows[clean[rows].topk(enough).indices]] = True
         return labeled
 
     def _refined(self, batch: Batch, number: int) -> Tensor:
-        """Given labels as far as the other net finds them clean, else the own guess (b, c)."""
+        """Observed labels as far as the other net finds them clean, else the own prediction (b, c)."""
         clean = self.clean[batch.index][:, 1 - number, None]  # (b, 1)
-        given = F.one_hot(batch.y, self.num_classes)  # (b, c)
-        guess = self._mean_guess(batch, [self.net[number]])
-        return self._sharpen(clean * given + (1 - clean) * guess)
+        observed = F.one_hot(batch.y, self.num_classes)  # (b, c)
+        prediction = self._mean_prediction(batch, [self.net[number]])
+        return self._sharpen(clean * observed + (1 - clean) * prediction)
 
-    def _guessed(self, batch: Batch) -> Tensor:
+    def _predicted(self, batch: Batch) -> Tensor:
         """What both nets make of the rows (b, c)."""
-        return self._sharpen(self._mean_guess(batch, list(self.net)))
+        return self._sharpen(self._mean_prediction(batch, list(self.net)))
 
-    def _mean_guess(self, batch: Batch, nets: list[nn.Module]) -> Tensor:
+    def _mean_prediction(self, batch: Batch, nets: list[nn.Module]) -> Tensor:
         """Mean probabilities over nets and views (b, c)."""
         with evaluating(self.net):
-            guesses = [net(view).softmax(1) for net in nets for view in batch.views]
-        return torch.stack(guesses).mean(0)
+            predictions = [net(view).softmax(1) for net in nets for view in batch.views]
+        return torch.stack(predictions).mean(0)
 
     def _sharpen(self, p: Tensor) -> Tensor:
         """Probabilities (b, c) nearer to 0 and 1, by the temperature."""

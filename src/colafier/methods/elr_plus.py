@@ -119,7 +119,7 @@ class EarlyLearningPlus(InTurns):
         return {"decay_ramp": self.ramp_epochs}
 
     def rows_now(self) -> dict[str, Tensor]:
-        """How little of the target is the given class."""
+        """How little of the target is the observed class."""
         return {"doubt": self.doubt.values}
 
     @torch.no_grad()

@@ -32,7 +32,7 @@ AUTHORS_EPOCHS = 240  # 120 of each net
 
 
 class ForwardT(Method):
-    """A net whose predictions, sent through the estimated T, fit the given labels.
+    """A net whose predictions, sent through the estimated T, fit the observed labels.
 
     Args:
         warmup: Epochs of the first net, which T is read off; by default scaled from 120 in 240.
@@ -89,7 +89,7 @@ class ForwardT(Method):
             yield Pass(trained_on(train, self.holdout), optimizers=("first",), lr_span=span)
             held = held_out(train, self.holdout)
             p = train.predict(self.first, held)  # (m, c)
-            self.best.offer(self.first, likelihood(p, train.given[held]))
+            self.best.offer(self.first, likelihood(p, train.observed[held]))
             return
         if not self.corrects:
             p = train.predict(self.best.net)  # (n, c)
@@ -117,5 +117,5 @@ class ForwardT(Method):
         return {"warmup": self.warmup_epochs}
 
     def rows_now(self) -> dict[str, Tensor]:
-        """Cross entropies without T: large where the clean class is not the given label."""
+        """Cross entropies without T: large where the clean class is not the observed label."""
         return {"loss": self.row_losses.values}

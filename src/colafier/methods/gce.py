@@ -94,7 +94,7 @@ class GeneralizedCrossEntropy(WithRowLosses):
     def _prune(self, train: TrainSet) -> None:
         """Keep rows whose label is likelier than the threshold; all if there would be none."""
         p = train.predict(self.net)  # (n, c)
-        of_given = p.gather(1, train.given.clamp(min=0)[:, None].to(p.device))[:, 0]  # (n,)
-        likely = (of_given > self.threshold) & train.labelled.to(p.device)
+        of_observed = p.gather(1, train.observed.clamp(min=0)[:, None].to(p.device))[:, 0]  # (n,)
+        likely = (of_observed > self.threshold) & train.labeled.to(p.device)
         kept = likely | train.trusted.to(p.device)
-        self.kept.values.copy_(kept if kept.any() else torch.ones_like(of_given))
+        self.kept.values.copy_(kept if kept.any() else torch.ones_like(of_observed))

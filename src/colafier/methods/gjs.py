@@ -11,7 +11,7 @@ from colafier.methods.contract import Batch, Terms
 
 
 class GeneralizedJensenShannon(WithRowLosses):
-    """Divergence of the given label and what the net says of strong views, each a batch of its own.
+    """Divergence of the observed label and the predictions on strong views, each its own batch.
 
     Args:
         label_weight: Weight of the label, pi_1.

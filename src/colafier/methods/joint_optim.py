@@ -49,9 +49,9 @@ class JointOptim(Method):
 
     reference = "Tanaka et al.: Joint optimization framework for learning with noisy labels, CVPR"
     year = 2018
-    goes_on = False  # stages and the window of label means are cut to the length of the run
+    can_warm_start = False  # stages and the window of label means are cut to the length of the run
 
-    given: Tensor
+    observed: Tensor
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class JointOptim(Method):
         self.slots = min(scaled(10, epochs, AUTHORS_EPOCHS, self.window), self.start)
         self.net = make_net()
         self.fresh = make_net().requires_grad_(False)
-        given = F.one_hot(train.given.clamp(min=0), train.num_classes).float()  # (n, c)
-        self.targets = RowTable(given, trusted=train.trusted)
+        observed = F.one_hot(train.observed.clamp(min=0), train.num_classes).float()  # (n, c)
+        self.targets = RowTable(observed, trusted=train.trusted)
         self.history = RowTable(torch.zeros(train.n, self.slots, train.num_classes))
         self.row_losses = no_losses(train.n)
-        self.register_buffer("given", train.given.clone(), persistent=False)
+        self.register_buffer("observed", train.observed.clone(), persistent=False)
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """One; the fresh net only lends its weights."""
@@ -127,13 +127,13 @@ class JointOptim(Method):
         }
 
     def rows_now(self) -> dict[str, Tensor]:
-        """The classes of the soft labels, and the losses of the given ones."""
-        labels = purified(self.targets.values, self.given).labels
+        """The classes of the soft labels, and the losses of the observed ones."""
+        labels = purified(self.targets.values, self.observed).labels
         return {"labels": labels, "loss": self.row_losses.values}
 
     def purify(self, train: TrainSet) -> Purified:
-        """The classes of the soft labels, and how much of each is the given class."""
-        return purified(self.targets.values, self.given)
+        """The classes of the soft labels, and how much of each is the observed class."""
+        return purified(self.targets.values, self.observed)
 
     @torch.no_grad()
     def _remember(self, batch: Batch, p: Tensor) -> None:

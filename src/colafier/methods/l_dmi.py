@@ -1,7 +1,7 @@
-"""L_DMI, Xu et al., NeurIPS 2019: maximize the determinant of predictions against given labels.
+"""L_DMI, Xu et al., NeurIPS 2019: maximize the determinant of predictions against observed labels.
 
 Noise that depends on the class alone multiplies this determinant by a constant, so the classifier
-that is best with the given labels is also the best with the true ones.
+that is best with the observed labels is also the best with the true ones.
 """
 
 from math import inf, log
@@ -78,7 +78,7 @@ class LDMI(WithRowLosses):
         super().setup(make_net, train, epochs)
         self.warmup_epochs = scaled(120, epochs, AUTHORS_EPOCHS, self.warmup)
         self.best = BestNet(self.net)
-        self.num_given = len(torch.unique(train.given[train.labelled]))  # classes that occur
+        self.num_observed = len(torch.unique(train.observed[train.labeled]))  # classes that occur
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """For the net alone, not for the state that is kept of it."""
@@ -89,17 +89,17 @@ class LDMI(WithRowLosses):
         if epoch < self.warmup_epochs:
             yield Pass(trained_on(train, self.holdout))
             held = held_out(train, self.holdout)
-            self.best.offer(self.net, accuracy(train.predict(self.net, held), train.given[held]))
+            self.best.offer(self.net, accuracy(train.predict(self.net, held), train.observed[held]))
             return
         begins = epoch == self.warmup_epochs
         if begins:
             self.best.give_back(self.net)
-        size = self.rows_per_class * self.num_given
+        size = self.rows_per_class * self.num_observed
         yield Pass(
             restart=("net",) if begins else (),
             lr_scale=self.rate,
             batch_size=size,
-            drop_last=int(train.labelled.sum()) >= size,  # a short batch says little of all classes
+            drop_last=int(train.labeled.sum()) >= size,  # a short batch says little of all classes
         )
 
     def loss(self, batch: Batch) -> Terms:
@@ -119,19 +119,19 @@ class LDMI(WithRowLosses):
         """The epochs of cross entropy."""
         return {"warmup": self.warmup_epochs}
 
-    def _joint(self, p: Tensor, given: Tensor) -> Tensor:
+    def _joint(self, p: Tensor, observed: Tensor) -> Tensor:
         """U (k, k) of the rows of all processes, with the gradient of this one's rows.
 
         The engine takes what it gets for a mean over the rows of a process; U is a sum over all.
         """
-        all_p, all_given = self.gather(p), self.gather(given)
-        classes = torch.unique(all_given)  # (k,) of the whole batch
-        own = _sum(p, given, classes)
+        all_p, all_observed = self.all_gather(p), self.all_gather(observed)
+        classes = torch.unique(all_observed)  # (k,) of the whole batch
+        own = _sum(p, observed, classes)
         share = len(p) / len(all_p)
-        return _sum(all_p, all_given, classes) + (own - own.detach()) / share
+        return _sum(all_p, all_observed, classes) + (own - own.detach()) / share
 
 
-def _sum(p: Tensor, given: Tensor, classes: Tensor) -> Tensor:
-    """Predictions of some classes, summed by given label (k, k)."""
-    label = F.one_hot(given, p.shape[1]).to(p.dtype)  # (b, c)
+def _sum(p: Tensor, observed: Tensor, classes: Tensor) -> Tensor:
+    """Predictions of some classes, summed by observed label (k, k)."""
+    label = F.one_hot(observed, p.shape[1]).to(p.dtype)  # (b, c)
     return (label.T @ p)[classes][:, classes]

@@ -1,13 +1,13 @@
 """LID-dis alone, the study of the paper's section 3.2: does LID tell wrong labels from right ones?
 
-It trains on the given labels throughout, with the wrong label's term at weight 1, and records LID.
+It trains on the observed labels throughout, the other label's term at weight 1, and records LID.
 """
 
 import torch
 from torch import Tensor, nn
 
 from colafier.core import losses
-from colafier.core.functional import draw_wrong
+from colafier.core.functional import draw_other
 from colafier.core.lid import reach
 from colafier.core.subnets import LidDis
 from colafier.core.weights import view_scores
@@ -38,24 +38,24 @@ class WithoutLabel(nn.Module):
 
 
 class LidDisAlone(Method):
-    """LID-dis trained on the given labels; its LID scores are the result.
+    """LID-dis trained on the observed labels; its LID scores are the result.
 
     Args:
         neighbors: k of LID; 0: one for each row, just past the rows that share its label.
         embedding_scale: Start of the label embedding.
-        wrong_weight: Weight of the wrong-label term; the study has 1, the whole method 0.5.
+        other_weight: Weight of the wrong-label term; the study has 1, the whole method 0.5.
     """
 
     reference = "Zhang, Hu, Rundensteiner: CoLafier, section 3.2, SDM"
     year = 2024
 
     def __init__(
-        self, *, neighbors: int = 20, embedding_scale: float = 1.0, wrong_weight: float = 1.0
+        self, *, neighbors: int = 20, embedding_scale: float = 1.0, other_weight: float = 1.0
     ) -> None:
         super().__init__()
         self.neighbors = neighbors
         self.embedding_scale = embedding_scale
-        self.wrong_weight = wrong_weight
+        self.other_weight = other_weight
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """LID-dis, and the LID of each row: this epoch's and the sum of all."""
@@ -68,26 +68,26 @@ class LidDisAlone(Method):
 
     def loss(self, batch: Batch) -> Terms:
         """Cross entropy with the given and with the wrong label as input."""
-        wrong = self.own(draw_wrong(self.gather(batch.y), self.num_classes))  # (b,)
+        wrong = self.local_slice(draw_other(self.all_gather(batch.y), self.num_classes))  # (b,)
         features = self.net.dis.encode(batch.x)  # (b, d)
         z, logits = self.net.dis.judge(features, batch.y)
         _, wrong_logits = self.net.dis.judge(features, wrong)
-        labels = self.gather(batch.y)
+        labels = self.all_gather(batch.y)
         k = self.neighbors or reach(labels, labels)
-        lid = self.own(view_scores([self.gather(z)], k)[0])  # (b,)
+        lid = self.local_slice(view_scores([self.all_gather(z)], k)[0])  # (b,)
         self.lid.write(batch.index, lid)
         self.lid_sum.write(batch.index, self.lid_sum[batch.index] + lid)
         self.epochs_seen.write(batch.index, self.epochs_seen[batch.index] + 1)
         whole = torch.ones_like(lid)
-        return {"dis": losses.clean(whole, [logits], batch.y, [wrong_logits], self.wrong_weight)}
+        return {"dis": losses.clean(whole, [logits], batch.y, [wrong_logits], self.other_weight)}
 
     def rows_now(self) -> dict[str, Tensor]:
-        """LID of the given labels in this epoch."""
+        """LID of the observed labels in this epoch."""
         return {"lid": self.lid.values}
 
     def purify(self, train: TrainSet) -> Purified:
-        """The given labels, ranked by their mean LID."""
+        """The observed labels, ranked by their mean LID."""
         lid = self.lid_sum.values / self.epochs_seen.values  # (n,) not a number where unseen
         rank = torch.nan_to_num(lid, nan=torch.inf).argsort().argsort()
         quality = 1 - rank / max(train.n - 1, 1)
-        return Purified(train.given.clone(), quality, {"lid": lid})
+        return Purified(train.observed.clone(), quality, {"lid": lid})

@@ -40,7 +40,7 @@ SCHEDULES = {
 
 
 class PeerLoss(WithRowLosses):
-    """Cross entropy with the given label, less alpha times that with a random row's label.
+    """Cross entropy with the observed label, less alpha times that with a random row's label.
 
     Args:
         schedule: How alpha rises over the run: the authors' for `uniform` or for `sparse` noise,
@@ -49,7 +49,7 @@ class PeerLoss(WithRowLosses):
 
     Note: The authors let alpha rise to 4.3 or 16, but divide the rate by 10 every 40 epochs: little
         is learned with an alpha above 2. At the run's constant rate a large alpha drives whole
-        classes out of the guesses, hence `max_weight`; on small data it may still happen to one.
+        classes out of the predictions, hence `max_weight`; on small data it may still happen to one.
         Plain training is not scaled as long as it fits: a peer term that comes before all classes
         are learned loses some for good (FM-mini: .679 with 1 epoch of it, .745 with 7; at a
         falling rate it loses more of them, .638).
@@ -86,15 +86,15 @@ class PeerLoss(WithRowLosses):
         stretch = (epochs - warmup) / (AUTHORS_EPOCHS - AUTHORS_WARMUP)
         later = [round((end - AUTHORS_WARMUP) * stretch) for end, _, _ in phases]
         self.ends = tuple(warmup + end for end in later)
-        shares = label_shares(train.given[train.labelled], train.num_classes)  # (c,)
+        shares = label_shares(train.observed[train.labeled], train.num_classes)  # (c,)
         self.register_buffer("shares", shares, persistent=False)
 
     def loss(self, batch: Batch) -> Terms:
-        """Cross entropy with the given labels and, subtracted, with labels of random rows."""
+        """Cross entropy with the observed labels and, subtracted, with labels of random rows."""
         surprise = class_losses(self.net(batch.x), SMALLEST)  # (b, c)
         own = surprise.gather(1, batch.y[:, None])[:, 0]  # (b,)
-        all_rows = len(self.gather(batch.y))
-        peer_labels = self.own(torch.multinomial(self.shares, all_rows, replacement=True))
+        all_rows = len(self.all_gather(batch.y))
+        peer_labels = self.local_slice(torch.multinomial(self.shares, all_rows, replacement=True))
         peer = surprise.gather(1, peer_labels[:, None])[:, 0]  # (b,)
         self.row_losses.write(batch.index, own)
         alpha = self.weight_at(batch.epoch)

@@ -26,14 +26,14 @@ from colafier.methods.row_table import RowTable
 
 AUTHORS_EPOCHS = 320
 AUTHORS_BATCH = 128
-SURE = 10.0  # logit of the given class at the start, K
+SURE = 10.0  # logit of the observed class at the start, K
 
 
 class Pencil(Method):
     """Plain training, then net and labels together, then the net alone with a falling rate.
 
     Args:
-        observed_weight: Weight of the term that keeps labels near the given ones, alpha.
+        observed_weight: Weight of the term that keeps labels near the observed ones, alpha.
         entropy_weight: Weight of the entropy of the predictions, beta.
         label_rate: Learning rate of the labels, lambda.
         label_steps: Steps of the labels at each visit; by default 320 / epochs, so that labels can
@@ -45,7 +45,7 @@ class Pencil(Method):
     Note:
         The paper's term of alpha is the cross entropy of the soft label; the code takes the softmax
         of the soft label once more, which makes the term weak. With the paper's term and the
-        authors' alpha of 0.1 no more than half of a label could leave the given class (with ten
+        authors' alpha of 0.1 no more than half of a label could leave the observed class (with ten
         classes; nothing would ever be relabeled), so the default is the code's.
         Alpha, beta and lambda are those for symmetric noise of 30 %; with the script's own (0.4,
         0.1 and 600) no label of the digits changed either. The slope of a label is that of a batch
@@ -62,7 +62,7 @@ class Pencil(Method):
     )
     year = 2019
 
-    given: Tensor
+    observed: Tensor
 
     def __init__(
         self,
@@ -98,10 +98,10 @@ class Pencil(Method):
         self.steps = usual if self.label_steps is None else self.label_steps
         self.begin = plain_epochs(70, epochs, self.first_stage)
         self.end = self.begin + scaled(130, epochs, AUTHORS_EPOCHS, self.second_stage)
-        given = F.one_hot(train.given.clamp(min=0), train.num_classes)  # (n, c)
-        self.label_logits = RowTable(SURE * given, trusted=train.trusted)
+        observed = F.one_hot(train.observed.clamp(min=0), train.num_classes)  # (n, c)
+        self.label_logits = RowTable(SURE * observed, trusted=train.trusted)
         self.row_losses = no_losses(train.n)
-        self.register_buffer("given", train.given.clone(), persistent=False)
+        self.register_buffer("observed", train.observed.clone(), persistent=False)
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """One walk; in the third stage the rate falls to a tenth twice."""
@@ -130,13 +130,13 @@ class Pencil(Method):
         return {**stages, "label_steps": self.steps}
 
     def rows_now(self) -> dict[str, Tensor]:
-        """The classes of the labels, and the losses of the given ones."""
-        labels = purified(self.label_logits.values, self.given).labels
+        """The classes of the labels, and the losses of the observed ones."""
+        labels = purified(self.label_logits.values, self.observed).labels
         return {"labels": labels, "loss": self.row_losses.values}
 
     def purify(self, train: TrainSet) -> Purified:
-        """The classes of the labels, and how much of each is the given class."""
-        return purified(self.label_logits.values.softmax(1), self.given)
+        """The classes of the labels, and how much of each is the observed class."""
+        return purified(self.label_logits.values.softmax(1), self.observed)
 
     def _moved(self, label_logits: Tensor, log_p: Tensor, y: Tensor) -> Tensor:
         """The logits of the labels after their steps of gradient descent (b, c)."""

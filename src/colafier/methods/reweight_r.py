@@ -106,7 +106,7 @@ class ReweightR(WithRowLosses):
         noisy = train.predict(self.net, held)  # (m, c)
         if epoch >= self.warmup_epochs:
             noisy = noisy @ self.revised().detach().cpu()
-        self.best.offer(self.net, accuracy(noisy, train.given[held]))
+        self.best.offer(self.net, accuracy(noisy, train.observed[held]))
 
     def loss(self, batch: Batch) -> Terms:
         """Cross entropy, weighted after the warm-up; only in the revision weights are learned."""
@@ -132,8 +132,8 @@ class ReweightR(WithRowLosses):
         return {"warmup": self.warmup_epochs, "revision_begin": self.revision_begin}
 
 
-def importance(p: Tensor, given: Tensor, transition: Tensor) -> Tensor:
-    """Weight of each row, beta (b,): the given label's clean probability over its noisy one."""
-    clean = p.gather(1, given[:, None])[:, 0]  # (b,)
-    noisy = (p @ transition).gather(1, given[:, None])[:, 0]  # (b,)
+def importance(p: Tensor, observed: Tensor, transition: Tensor) -> Tensor:
+    """Weight of each row, beta (b,): the observed label's clean probability over its noisy one."""
+    clean = p.gather(1, observed[:, None])[:, 0]  # (b,)
+    noisy = (p @ transition).gather(1, observed[:, None])[:, 0]  # (b,)
     return clean / noisy.clamp(min=SMALLEST)

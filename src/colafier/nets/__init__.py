@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from colafier.nets.classifier import Backbone, Classifier
-from colafier.nets.precision import check_precision
+from colafier.nets.dtype import check_dtype
 from colafier.nets.resnet import RESNETS, resnet
 from colafier.nets.small import convnet, linear, mlp
 
@@ -23,7 +23,7 @@ def net_factory(
     net: str | nn.Module | Callable[[], nn.Module],
     row_shape: tuple[int, ...],
     num_classes: int,
-    precision: str = "auto",
+    dtype: str = "auto",
 ) -> Callable[[], Classifier]:
     """A function that makes a fresh classifier at each call.
 
@@ -33,9 +33,9 @@ def net_factory(
             parameters are then taken as they are (pretrained, for example).
         row_shape: Shape of one row, (channels, height, width) or (features,).
         num_classes: Number of classes.
-        precision: Of the backbone: `auto`, `float32` or `bf16`.
+        dtype: Of the backbone: `auto`, `float32` or `bf16`.
     """
-    check_precision(precision)
+    check_dtype(dtype)
     if isinstance(net, str):
         _check_name(net, row_shape)
 
@@ -45,7 +45,7 @@ def net_factory(
         else:
             module = _fresh_copy(net) if isinstance(net, nn.Module) else net()
         width = _num_features(module, row_shape)
-        return Classifier(Backbone(module, width, precision), num_classes)
+        return Classifier(Backbone(module, width, dtype), num_classes)
 
     return make
 

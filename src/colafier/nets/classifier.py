@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from colafier.nets.precision import backbone_dtype
+from colafier.nets.dtype import backbone_dtype
 
 
 class Backbone(nn.Module):
@@ -12,19 +12,19 @@ class Backbone(nn.Module):
     Args:
         module: Any module whose output per row is a vector, or a map that is averaged over space.
         num_features: Width of the features.
-        precision: `auto`, `float32` or `bf16`.
+        dtype: `auto`, `float32` or `bf16`.
     """
 
-    def __init__(self, module: nn.Module, num_features: int, precision: str = "auto") -> None:
+    def __init__(self, module: nn.Module, num_features: int, dtype: str = "auto") -> None:
         super().__init__()
         # Twice as fast on CPUs; torch's annotations leave this argument out.
         self.module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.num_features = num_features
-        self.precision = precision
+        self.dtype = dtype
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (b, num_features)."""
-        dtype = backbone_dtype(self.precision, x.device)
+        dtype = backbone_dtype(self.dtype, x.device)
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         with torch.autocast(x.device.type, dtype, enabled=dtype != torch.float32):

@@ -24,7 +24,7 @@ from colafier.training import records
 
 FORMAT = "colafier-evidence-1"
 NAME = "evidence.json"
-MOST = 300  # rows with a picture and reasons
+MAX_ROWS = 300  # rows with a picture and reasons
 NEAREST = 3  # rows shown for each label
 AROUND = 20  # nearest rows whose labels are counted, and neighbors of LID
 REFERENCE = {2: 100_000, 4: 5_000}  # rows that are looked through: vectors, images
@@ -38,15 +38,15 @@ class Known:
     classes: Sequence[str]
     rows: Sequence[int]  # their numbers among all rows
     x: Tensor  # (m, d) vectors, or (m, c, h, w) images as bytes
-    given: Tensor  # (m,) -1 where there is none
+    original: Tensor  # (m,) -1 where there is none
     suggested: Tensor  # (m,)
     classifier: nn.Module
     normalize: Normalize
-    opinions: Mapping[str, Tensor] = field(default_factory=dict)  # who -> (m,), -1: not asked
-    course: Tensor | None = None  # (m, t)
+    votes: Mapping[str, Tensor] = field(default_factory=dict)  # who -> (m,), -1: not asked
+    trajectory: Tensor | None = None  # (m, t)
 
 
-def doubtful(lines: pd.DataFrame, most: int = MOST) -> list[int]:
+def doubtful(lines: pd.DataFrame, most: int = MAX_ROWS) -> list[int]:
     """Numbers of the rows to look at first: those with something to do, then by quality.
 
     Rows that only a person can decide have up to half of the places, decided ones none.
@@ -57,8 +57,8 @@ def doubtful(lines: pd.DataFrame, most: int = MOST) -> list[int]:
     """
     todo = lines["action"].ne(KEEP) if "action" in lines else lines["changed"]
     quality = lines["label_quality"].to_numpy(float)
-    given = lines["given_label"]
-    usable = np.isfinite(quality) & given.notna().to_numpy() & given.ne("").to_numpy()
+    original = lines["original_label"]
+    usable = np.isfinite(quality) & original.notna().to_numpy() & original.ne("").to_numpy()
     usable &= undecided(lines).to_numpy()
     order = np.lexsort((quality, ~todo.to_numpy(bool)))
     order = order[usable[order]]
@@ -87,7 +87,7 @@ def of_training(
         return gather(known, top, snippets, truth=truth)
     asked = torch.tensor(top)
     p = predict(known.classifier, known.x, known.normalize, asked)  # (t, c)
-    moved = (known.suggested != known.given)[asked]
+    moved = (known.suggested != known.original)[asked]
     best = torch.where(moved, known.suggested[asked], p.argmax(1))  # (t,)
     suggested = known.suggested.clone()
     suggested[asked] = best
@@ -149,17 +149,17 @@ def _reasons(known: Known, asked: Tensor) -> list[dict[str, Any]]:
     pool = _pool(known, asked)  # (r,)
     z = _features(known, pool)  # (r, d)
     ours = z[: len(asked)]  # the pool begins with them
-    labels = known.given[pool]  # (r,)
+    labels = known.original[pool]  # (r,)
     distances = torch.cdist(ours, z)  # (t, r)
     distances[torch.arange(len(asked)), torch.arange(len(asked))] = torch.inf
     distances[:, labels < 0] = torch.inf
     scores = {
-        "given": _lid_among(ours, z, labels, known.given[asked]),
+        "original": _lid_among(ours, z, labels, known.original[asked]),
         "suggested": _lid_among(ours, z, labels, known.suggested[asked]),
     }
     found = []
     for number, position in enumerate(asked.tolist()):
-        both = {"given": known.given[position], "suggested": known.suggested[position]}
+        both = {"original": known.original[position], "suggested": known.suggested[position]}
         near = {
             side: _nearest(distances[number], labels == label, pool, known.rows)
             for side, label in both.items()
@@ -169,8 +169,8 @@ def _reasons(known: Known, asked: Tensor) -> list[dict[str, Any]]:
                 "near": near,
                 "around": _around(distances[number], labels, known.classes),
                 "lid": {side: _number(score[number]) for side, score in scores.items()},
-                "opinions": _opinions(known, position),
-                "course": _course(known, position),
+                "votes": _votes(known, position),
+                "trajectory": _trajectory(known, position),
             }
         )
     return found
@@ -242,15 +242,15 @@ def _around(distances: Tensor, labels: Tensor, classes: Sequence[str]) -> list[l
     return [[classes[label], count] for label, count in Counter(near).most_common()]
 
 
-def _opinions(known: Known, position: int) -> list[list[str]]:
-    said = {who: int(classes[position]) for who, classes in known.opinions.items()}
+def _votes(known: Known, position: int) -> list[list[str]]:
+    said = {who: int(classes[position]) for who, classes in known.votes.items()}
     return [[who, known.classes[label]] for who, label in said.items() if label >= 0]
 
 
-def _course(known: Known, position: int) -> list[float | None]:
-    if known.course is None or not known.course[position].isfinite().any():
+def _trajectory(known: Known, position: int) -> list[float | None]:
+    if known.trajectory is None or not known.trajectory[position].isfinite().any():
         return []
-    return [_number(value) for value in known.course[position]]
+    return [_number(value) for value in known.trajectory[position]]
 
 
 def _number(value: Tensor) -> float | None:

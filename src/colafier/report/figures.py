@@ -1,6 +1,6 @@
 """Numbers behind the pictures: the report draws them, and so does `colafier.report.plots`.
 
-Tables are those of labels.csv, read back: `given_label` and `label` are texts, empty for none.
+Tables are those of labels.csv, read back: `original_label` and `label` are texts, empty for none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 BINS = 30
-FEWEST = 10  # rows of a group that have a distribution to show
+MIN = 10  # rows of a group that have a distribution to show
 LARGEST_HEAT = 24  # classes in a heat map; with more, those with most changes
 CURVES = ("loss", "test_accuracy", "label_accuracy", "lid_auroc", "labels_changed")
 
@@ -20,16 +20,16 @@ Mask = npt.NDArray[np.bool_]
 
 def lid_groups(lines: pd.DataFrame, truth: Sequence[str] | None = None) -> dict[str, Mask]:
     """Rows of kept and of changed labels, parted by the truth where it is known."""
-    labelled = lines["given_label"].ne("").to_numpy()
-    changed = lines["label"].ne(lines["given_label"]).to_numpy() & labelled
+    labeled = lines["original_label"].ne("").to_numpy()
+    changed = lines["label"].ne(lines["original_label"]).to_numpy() & labeled
     if truth is None:
-        return {"kept": labelled & ~changed, "changed": changed}
-    right = lines["given_label"].to_numpy() == np.asarray(truth, dtype=object)
+        return {"kept": labeled & ~changed, "changed": changed}
+    right = lines["original_label"].to_numpy() == np.asarray(truth, dtype=object)
     return {
-        "kept, given label right": labelled & ~changed & right,
-        "kept, given label wrong": labelled & ~changed & ~right,
-        "changed, given label wrong": changed & ~right,
-        "changed, given label right": changed & right,
+        "kept, original label right": labeled & ~changed & right,
+        "kept, original label wrong": labeled & ~changed & ~right,
+        "changed, original label wrong": changed & ~right,
+        "changed, original label right": changed & right,
     }
 
 
@@ -51,13 +51,13 @@ def lid_histogram(
         name: np.histogram(clipped[mask & np.isfinite(values)], edges)[0].tolist()
         for name, mask in lid_groups(lines, truth).items()
     }
-    return {"edges": edges.round(4).tolist(), "groups": groups, "fewest": FEWEST}
+    return {"edges": edges.round(4).tolist(), "groups": groups, "fewest": MIN}
 
 
 def confusion(lines: pd.DataFrame, most: int = LARGEST_HEAT) -> dict[str, Any]:
-    """How often each given label became each label; classes with most changes if they are many."""
-    known = lines[lines["given_label"].ne("")]
-    counts = pd.crosstab(known["given_label"], known["label"])
+    """How often each original label became each label; if there are many, the most changed."""
+    known = lines[lines["original_label"].ne("")]
+    counts = pd.crosstab(known["original_label"], known["label"])
     classes = _sorted(set(counts.index) | set(counts.columns))
     counts = counts.reindex(index=classes, columns=classes, fill_value=0)
     values = counts.to_numpy()
@@ -72,19 +72,19 @@ def confusion(lines: pd.DataFrame, most: int = LARGEST_HEAT) -> dict[str, Any]:
 
 def per_class(lines: pd.DataFrame, truth: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """For each class: rows before and after, expected wrong labels, moves; right ones if known."""
-    known = lines[lines["given_label"].ne("")]
+    known = lines[lines["original_label"].ne("")]
     wrong = 1 - pd.to_numeric(known["label_quality"], errors="coerce").fillna(1.0)
-    moved = known["label"].ne(known["given_label"])
-    before, after = known["given_label"].value_counts(), known["label"].value_counts()
-    expected = wrong.groupby(known["given_label"]).sum()
-    out = known.loc[moved, "given_label"].value_counts()
+    moved = known["label"].ne(known["original_label"])
+    before, after = known["original_label"].value_counts(), known["label"].value_counts()
+    expected = wrong.groupby(known["original_label"]).sum()
+    out = known.loc[moved, "original_label"].value_counts()
     into = known.loc[moved, "label"].value_counts()
     right = None
     if truth is not None:
         true = pd.Series(list(truth), index=lines.index)[known.index]
         right = [
             (known[column] == true).groupby(known[column]).mean()
-            for column in ("given_label", "label")
+            for column in ("original_label", "label")
         ]
     found = []
     for name in _sorted(set(before.index) | set(after.index)):

@@ -21,11 +21,11 @@ BLIND = (
 def of_purify(summary: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
     """For a run on a user's own data, from its summary.json."""
     trusted = summary.get("trusted", 0)  # by people, before this training
-    labelled = summary["labelled"] - trusted
+    labeled = summary["labeled"] - trusted
     rate, (low, high) = summary["estimated_noise_rate"], summary["estimated_noise_interval"]
     wrong, moved = summary["estimated_wrong_labels"], summary["relabeled"]
     others = "labels that nobody has decided" if trusted else "labels"
-    lead = [f"of {labelled:,} {others} are probably wrong."]
+    lead = [f"of {labeled:,} {others} are probably wrong."]
     if moved:
         lead.append(
             f"{moved:,} labels were changed: about {summary['expected_fixed']:,} of these changes "
@@ -38,13 +38,13 @@ def of_purify(summary: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
         sure = ["There are too few rows to say how far off this number may be."]
     else:
         sure = [
-            f"Between {_percent(low)} and {_percent(high)}, which is {low * labelled:,.0f} to "
-            f"{high * labelled:,.0f} labels, as far as chance in the rows goes."
+            f"Between {_percent(low)} and {_percent(high)}, which is {low * labeled:,.0f} to "
+            f"{high * labeled:,.0f} labels, as far as chance in the rows goes."
         ]
     if decided := int((~undecided(lines)).sum()):
         lead.append(f"People have decided {decided:,} row{'' if decided == 1 else 's'}.")
-    if summary["accuracy_on_unseen_given_labels"] is not None:
-        sure.append(_agreement(summary["accuracy_on_unseen_given_labels"], high))
+    if summary["accuracy_on_unseen_original_labels"] is not None:
+        sure.append(_agreement(summary["accuracy_on_unseen_original_labels"], high))
     return {
         "title": "Wrong labels",
         "big": f"about {wrong:,}",
@@ -57,7 +57,7 @@ def of_purify(summary: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
 
 def of_train(record: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
     """For a research run, from its record.json; where the truth is known, it speaks."""
-    labelled = int(lines["given_label"].ne("").sum())
+    labeled = int(lines["original_label"].ne("").sum())
     changed = int(lines["action"].eq(RELABEL).sum())
     before = record.get("labels_right_before")
     own = {"text": "For labels of your own, with review: colafier purify SOURCE -o OUT"}
@@ -67,7 +67,7 @@ def of_train(record: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
             record[name] for name in ("labels_right_after", "labels_fixed", "labels_broken")
         )
         lead = [
-            f"of {labelled:,} labels are wrong.",
+            f"of {labeled:,} labels are wrong.",
             f"{changed:,} labels were changed. That made {fixed:,} of the wrong ones right, and "
             f"{broken:,} of the right ones wrong. So {_percent(before)} of the labels were right "
             f"before, and {_percent(after)} are after.",
@@ -78,15 +78,15 @@ def of_train(record: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
                 f"{_percent(record['precision'])} of the changed labels were wrong, and "
                 f"{_percent(record['recall'])} of the wrong labels were changed."
             )
-        wrong = round((1 - before) * labelled)
+        wrong = round((1 - before) * labeled)
         return {**said, "big": f"{wrong:,}", "share": _percent(1 - before), "lead": lead,
                 "sure": sure}  # fmt: skip
-    share = _percent(changed / max(labelled, 1))
+    share = _percent(changed / max(labeled, 1))
     sure = ["The truth is not known here."]
-    right = record.get("notes", {}).get("given_right")
+    right = record.get("diagnostics", {}).get("observed_right")
     if isinstance(right, int | float):
         sure.append(f"From held-out rows, about {_percent(right)} of the labels seem to be right.")
-    lead = [f"of {labelled:,} labels were changed."]
+    lead = [f"of {labeled:,} labels were changed."]
     return {**said, "title": "Changed labels", "big": f"{changed:,}", "share": share, "lead": lead,
             "sure": [*sure, BLIND]}  # fmt: skip
 

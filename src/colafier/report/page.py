@@ -140,7 +140,7 @@ def content(run: Run) -> dict[str, Any]:
         "names": lines["name"].tolist() if lines["name"].ne(lines["row"]).any() else None,
         "columns": {
             **{key: _places(lines[name], place) for key, name in
-               (("given", "given_label"), ("suggested", "suggested_label"), ("label", "label"))},
+               (("original", "original_label"), ("suggested", "suggested_label"), ("label", "label"))},
             "confidence": _whole(_numbers(lines["confidence"])),
             "quality": _whole(_numbers(lines["label_quality"])),
             "action": action,
@@ -227,10 +227,10 @@ def _of_train(
 
 def as_purified(lines: pd.DataFrame, found: Mapping[str, Any]) -> pd.DataFrame:
     """The label table of a research run with the columns that `purify` writes."""
-    moved = lines["label"].ne(lines["given_label"])
+    moved = lines["label"].ne(lines["original_label"])
     lines = lines.assign(
         name=lines["row"],
-        label_quality=lines["label_quality"].where(lines["given_label"].ne(""), ""),
+        label_quality=lines["label_quality"].where(lines["original_label"].ne(""), ""),
         suggested_label=lines["label"].where(moved, ""),
         confidence="",
         action=np.where(moved, RELABEL, KEEP),
@@ -259,7 +259,7 @@ def _json_lines(path: Path) -> list[dict[str, Any]]:
 
 def _classes(lines: pd.DataFrame, known: Sequence[str]) -> list[str]:
     """Those that were learned, in their order, then others that occur."""
-    columns = ("given_label", "label", "suggested_label")
+    columns = ("original_label", "label", "suggested_label")
     there = {label for name in columns for label in lines[name].unique()} - {"", *known}
     return [*known, *sorted(there)]
 

@@ -13,7 +13,7 @@ from colafier._optional import required
 from colafier.report import figures
 
 Axes = Any  # matplotlib's, which is an extra
-TEXTS = ("given_label", "label")
+TEXTS = ("original_label", "label")
 WIDE, SQUARE = (7.0, 3.5), (6.0, 5.5)
 
 
@@ -28,14 +28,16 @@ def lid(lines: pd.DataFrame, truth: Sequence[Any] | None = None, ax: Axes | None
         if total >= found["fewest"]:
             shares = np.array(counts) / total
             ax.stairs(shares, found["edges"], fill=True, alpha=0.4, label=f"{name} ({total:,})")
-    ax.set(xlabel="LID with the given label, mean over the training", ylabel="share of the group")
+    ax.set(
+        xlabel="LID with the original label, mean over the training", ylabel="share of the group"
+    )
     ax.set_xscale("log")
     ax.legend()
     return ax
 
 
 def confusion(lines: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """How often each given label (down) became each purified one (across)."""
+    """How often each original label (down) became each purified one (across)."""
     found = figures.confusion(_as_text(lines))
     counts = np.array(found["counts"])
     ax = _axes(ax, SQUARE)
@@ -46,7 +48,7 @@ def confusion(lines: pd.DataFrame, ax: Axes | None = None) -> Axes:
     places = range(len(counts))
     ax.set_xticks(places, found["classes"], rotation=60, ha="right")
     ax.set_yticks(places, found["classes"])
-    ax.set(xlabel="purified label", ylabel="given label")
+    ax.set(xlabel="purified label", ylabel="original label")
     return ax
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from colafier.ingest.dataset import Collection
+from colafier.ingest.dataset import Dataset
 
 Bytes = npt.NDArray[np.uint8]
 Show = Callable[[int, bool], dict[str, Any]]  # row, whether small -> what the page shows
@@ -31,28 +31,28 @@ class Snippets:
     usual: dict[str, dict[str, str]] = field(default_factory=dict)  # column -> class -> value
 
 
-def of_collection(collection: Collection) -> Snippets:
+def of_collection(dataset: Dataset) -> Snippets:
     """For the rows of a user's data set."""
-    items = collection.items
-    if collection.kind == "image":
+    items = dataset.items
+    if dataset.kind == "image":
         return Snippets(lambda row, small: _of_file(items[row], small))
-    if collection.kind == "text":
+    if dataset.kind == "text":
         return Snippets(
             lambda row, small: {"text": _cut(items[row], SMALL_LETTERS if small else LETTERS)}
         )
-    return of_table(items if collection.kind == "table" else _as_frame(items), collection.given)
+    return of_table(items if dataset.kind == "table" else _as_frame(items), dataset.original)
 
 
-def of_arrays(x: npt.NDArray[Any], given: Sequence[str | None]) -> Snippets:
+def of_arrays(x: npt.NDArray[Any], original: Sequence[str | None]) -> Snippets:
     """For images (n, c, h, w) of bytes, or vectors (n, d)."""
     if x.ndim == 2:
-        return of_table(_as_frame(x), given)
+        return of_table(_as_frame(x), original)
     return Snippets(lambda row, small: {"image": picture(x[row], SMALL_SIDE if small else SIDE)})
 
 
-def of_table(frame: pd.DataFrame, given: Sequence[str | None]) -> Snippets:
+def of_table(frame: pd.DataFrame, original: Sequence[str | None]) -> Snippets:
     """The columns that tell the classes apart best, with what is usual in each class."""
-    labels = pd.Series(list(given), index=frame.index, dtype=object)
+    labels = pd.Series(list(original), index=frame.index, dtype=object)
     columns = _telling(frame, labels)
     usual = {name: _usual(frame[name], labels) for name in columns}
     cells = frame[columns]

@@ -16,13 +16,13 @@ from torch import Tensor
 from colafier._io import whole
 from colafier._validation import checked
 from colafier.audit.policy import EXCLUDE, KEEP, RELABEL
-from colafier.ingest.dataset import Collection, counted, listed
+from colafier.ingest.dataset import Dataset, counted, listed
 
 FORMAT = "colafier-decisions-1"
 LARGEST = 200_000_000  # bytes: room for a decision about each of a million rows
 AT, FROM, TO, WHY = REVIEW = ("reviewed_at", "reviewed_from", "reviewed_to", "reviewed_why")
 Choice = Literal["keep", "suggestion", "other", "exclude"]
-TEXTS = ("given_label", "label", "action", "reason")
+TEXTS = ("original_label", "label", "action", "reason")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Decision:
 
     row: int
     name: str
-    given: str | None
+    original: str | None
     choice: Choice
     label: str | None  # None where the row is excluded
     at: str
@@ -102,7 +102,7 @@ def save(review: Review, path: Path) -> None:
 
 def classes_of(lines: pd.DataFrame) -> list[str]:
     """The labels that a result table knows, sorted."""
-    return sorted(set(lines["given_label"]) - {""})
+    return sorted(set(lines["original_label"]) - {""})
 
 
 def undecided(lines: pd.DataFrame) -> pd.Series:
@@ -128,7 +128,7 @@ def check(review: Review, lines: pd.DataFrame, fingerprint: str, where: str) -> 
     if review.rows != len(lines):
         raise ValueError(f"{where} is about {review.rows} rows, but this run has {len(lines)}")
     classes = set(classes_of(lines))
-    names, given = lines["name"].tolist(), lines["given_label"].tolist()
+    names, original = lines["name"].tolist(), lines["original_label"].tolist()
     seen: set[int] = set()
     for one in review.decisions:
         if not 0 <= one.row < len(lines):
@@ -136,7 +136,7 @@ def check(review: Review, lines: pd.DataFrame, fingerprint: str, where: str) -> 
         if one.row in seen:
             raise ValueError(f"{where}: row {one.row} is decided twice; leave one of both")
         seen.add(one.row)
-        if problem := _problem(one, names[one.row], given[one.row] or None, classes):
+        if problem := _problem(one, names[one.row], original[one.row] or None, classes):
             raise ValueError(f"{where}: row {one.row}: {problem}")
 
 
@@ -152,15 +152,15 @@ def applied(lines: pd.DataFrame, review: Review) -> pd.DataFrame:
     names = ("label", "action", *REVIEW)
     cells: dict[str, list[str]]
     cells = {k: lines[k].tolist() if k in lines else [""] * len(lines) for k in names}
-    given, reasons = lines["given_label"].tolist(), lines["reason"].tolist()
+    original, reasons = lines["original_label"].tolist(), lines["reason"].tolist()
     for one in review.decisions:
         row = one.row
         if not cells[AT][row]:
             cells[FROM][row] = cells["label"][row]
         elif moment(cells[AT][row]) > moment(one.at):
             continue
-        label = given[row] if one.label is None else one.label
-        action = KEEP if label == given[row] else RELABEL
+        label = original[row] if one.label is None else one.label
+        action = KEEP if label == original[row] else RELABEL
         cells["label"][row] = label
         cells["action"][row] = EXCLUDE if one.label is None else action
         cells[AT][row], cells[TO][row] = one.at, one.label or ""
@@ -189,18 +189,18 @@ class Decided:
         found = self.lines["label"].where(~out, "")
         return {int(row): label or None for row, label in found.items()}
 
-    def told(self, collection: Collection) -> Collection:
+    def told(self, dataset: Dataset) -> Dataset:
         """The data set with the decided labels as given ones."""
-        found = collection.fingerprint()
+        found = dataset.fingerprint()
         if found != self.fingerprint:
             raise ValueError(
-                f"{collection.source} was changed since the decisions were made: it has the "
+                f"{dataset.source} was changed since the decisions were made: it has the "
                 f"fingerprint {found!r}, then it had {self.fingerprint!r}; put it back as it was, "
                 "or purify it anew"
             )
         labels = self.labels()
-        given = [labels.get(row, label) for row, label in enumerate(collection.given)]
-        return replace(collection, given=given)
+        original = [labels.get(row, label) for row, label in enumerate(dataset.original)]
+        return replace(dataset, original=original)
 
     def trusted(self, rows: Iterable[int]) -> Tensor:
         """Which of these rows have a label that a person decided, as a boolean mask."""
@@ -217,32 +217,32 @@ class Decided:
         rows, old = self.lines.index, self.lines
         pinned = lines.astype({**dict.fromkeys(TEXTS, object), "label_quality": float})
         for name in TEXTS:
-            empty = None if name in ("given_label", "label") else ""
+            empty = None if name in ("original_label", "label") else ""
             pinned.loc[rows, name] = pd.Series(
                 [cell or empty for cell in old[name]], index=rows, dtype=object
             )
-        known = (old["given_label"] != "") & (old["action"] != EXCLUDE)
-        right = old["label"] == old["given_label"]
+        known = (old["original_label"] != "") & (old["action"] != EXCLUDE)
+        right = old["label"] == old["original_label"]
         pinned.loc[rows, "label_quality"] = right.astype(float).where(known, np.nan)
         pinned.loc[rows, "is_label_issue"] = known & ~right
-        pinned.loc[rows[~right], "lid"] = np.nan  # that of the given label was not measured anew
+        pinned.loc[rows[~right], "lid"] = np.nan  # that of the original label was not measured anew
         for name in REVIEW:
             pinned[name] = self.lines[name].reindex(pinned.index, fill_value="")
         return pinned
 
 
-def _problem(one: Decision, name: str, given: str | None, classes: set[str]) -> str | None:
-    """What is wrong with a decision about a row of this name and given label."""
+def _problem(one: Decision, name: str, original: str | None, classes: set[str]) -> str | None:
+    """What is wrong with a decision about a row of this name and original label."""
     if one.name != name:
         return f"it is {name!r} in this run, not {one.name!r}"
-    if one.given != given:
-        return f"its given label is {given!r}, not {one.given!r}"
+    if one.original != original:
+        return f"its original label is {original!r}, not {one.original!r}"
     if one.choice == "exclude":
         return None if one.label is None else "an excluded row has no label: it must be null"
     if one.label is None:
         return f"the choice {one.choice!r} needs a label"
-    if one.choice == "keep" and one.label != given:
-        return f"to keep its label means {given!r}, not {one.label!r}"
+    if one.choice == "keep" and one.label != original:
+        return f"to keep its label means {original!r}, not {one.label!r}"
     if one.label not in classes:
         return f"there is no class {one.label!r}; there are {listed(sorted(classes))}"
     return None

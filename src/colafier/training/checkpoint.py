@@ -12,7 +12,7 @@ from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
 
 NAME = "checkpoint.pt"
-MAY_GROW = ("epochs", "given labels")  # what is new where a finished run is trained on
+MAY_GROW = ("epochs", "observed labels")  # what is new where a finished run is trained on
 
 
 class CheckpointError(ValueError):

@@ -37,15 +37,15 @@ class Processes:
         """Whether this process is the one that writes files and talks."""
         return self.rank == 0
 
-    def gather(self, t: Tensor) -> Tensor:
+    def all_gather(self, t: Tensor) -> Tensor:
         """Rows of all processes, in the order of the global batch, without gradient."""
         if self.size == 1:
             return t.detach()
         gathered, self._counts = self._gather(t.detach())
         return gathered
 
-    def own(self, t: Tensor) -> Tensor:
-        """This process's part of a tensor that has the rows of the last `gather`."""
+    def local_slice(self, t: Tensor) -> Tensor:
+        """This process's part of a tensor that has the rows of the last `all_gather`."""
         if self.size == 1:
             return t
         if len(t) != sum(self._counts):
@@ -53,7 +53,7 @@ class Processes:
         return torch.split(t, self._counts)[self.rank]
 
     def join(self, t: Tensor) -> Tensor:
-        """As `gather`, but `own` does not refer to it."""
+        """As `all_gather`, but `local_slice` does not refer to it."""
         return t if self.size == 1 else self._gather(t)[0]
 
     def add(self, t: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ class Processes:
             dist.all_reduce(t)
         return t
 
-    def tell(self, value: Result) -> list[Result]:
+    def all_gather_object(self, value: Result) -> list[Result]:
         """What each process says, in the order of their ranks."""
         if self.size == 1:
             return [value]

@@ -14,7 +14,7 @@ class Metrics:
 
     Args:
         truth: True labels of the training rows, -1 where unknown; None: nothing is known of them.
-        given: Labels that came with the data, -1 where there is none.
+        observed: Labels that came with the data, -1 where there is none.
         test_x: Rows that are not trained on, as stored; None: no test accuracy.
         test_labels: Their true labels.
         normalize: That of the training set.
@@ -23,17 +23,17 @@ class Metrics:
     def __init__(
         self,
         truth: Tensor | None,
-        given: Tensor,
+        observed: Tensor,
         test_x: Tensor | None = None,
         test_labels: Tensor | None = None,
         normalize: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         if test_x is not None and (test_labels is None or normalize is None):
             raise ValueError("test rows need their labels and the training set's normalize")
-        unknown = torch.full_like(given, -1)
+        unknown = torch.full_like(observed, -1)
         self.truth = unknown if truth is None else truth.cpu()
-        self.given = given.cpu()
-        self.known = (self.truth >= 0) & (self.given >= 0)
+        self.observed = observed.cpu()
+        self.known = (self.truth >= 0) & (self.observed >= 0)
         self.test_x = test_x
         self.test_labels = test_labels
         self.normalize = normalize
@@ -48,10 +48,10 @@ class Metrics:
                 figures["members_accuracy"] = sum(scores) / len(scores)
         rows = {name: values.detach().cpu() for name, values in method.rows_now().items()}
         if (labels := rows.pop("labels", None)) is not None:
-            figures["labels_changed"] = float((labels != self.given).sum())
+            figures["labels_changed"] = float((labels != self.observed).sum())
             if self.known.any():
                 figures["label_accuracy"] = self._right(labels)
-        judged = rows.pop("judged", self.given)
+        judged = rows.pop("judged", self.observed)
         for name, values in rows.items():
             auroc = self._detection(values, judged)["auroc"]
             if auroc is not None:
@@ -66,19 +66,19 @@ class Metrics:
         return float((p.argmax(1) == self.test_labels.cpu()).double().mean())
 
     def final(self, purified: Purified) -> dict[str, float | None]:
-        """What became of the given labels, and how well the wrong ones were found.
+        """What became of the observed labels, and how well the wrong ones were found.
 
-        `precision` and `recall` take each changed label as a claim that the given one is wrong;
+        `precision` and `recall` take each changed label as a claim that the observed one is wrong;
         AUROC and average precision rank rows by 1 - quality, and by each column of real numbers.
         """
         if not self.known.any():
             return {}
         labels = purified.labels.cpu()[self.known]  # (m,)
-        given, truth = self.given[self.known], self.truth[self.known]  # (m,), (m,)
-        wrong, changed = given != truth, labels != given  # (m,), (m,)
+        observed, truth = self.observed[self.known], self.truth[self.known]  # (m,), (m,)
+        wrong, changed = observed != truth, labels != observed  # (m,), (m,)
         caught = float((wrong & changed).sum())
         figures: dict[str, float | None] = {
-            "labels_right_before": self._right(self.given),
+            "labels_right_before": self._right(self.observed),
             "labels_right_after": self._right(purified.labels.cpu()),
             "labels_changed": int(changed.sum()),
             "labels_fixed": int((wrong & (labels == truth)).sum()),
@@ -86,10 +86,10 @@ class Metrics:
             "precision": caught / float(changed.sum()) if changed.any() else None,
             "recall": caught / float(wrong.sum()) if wrong.any() else None,
         }
-        figures |= self._detection(1 - purified.quality, self.given)
+        figures |= self._detection(1 - purified.quality, self.observed)
         for name, values in purified.columns.items():
             if values.is_floating_point() and values.dim() == 1:
-                figures[f"{name}_auroc"] = self._detection(values, self.given)["auroc"]
+                figures[f"{name}_auroc"] = self._detection(values, self.observed)["auroc"]
         return figures
 
     def _detection(self, values: Tensor, labels: Tensor) -> dict[str, float | None]:

@@ -49,7 +49,7 @@ def run_record(
     final: Mapping[str, Any],
     config: Mapping[str, Any],
     resolved: Mapping[str, Any] | None = None,
-    notes: Mapping[str, Any] | None = None,
+    diagnostics: Mapping[str, Any] | None = None,
     device: str = "cpu",
     processes: int = 1,
 ) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def run_record(
         config: The settings.
         resolved: What those of them came to that leave a choice open, such as a default that
             depends on the length of the run.
-        notes: Why the method decided as it did.
+        diagnostics: Why the method decided as it did.
         device: Where it ran, such as `cuda:0`.
         processes: How many shared it.
     """
@@ -82,7 +82,7 @@ def run_record(
         "commit": commit(),
         "config": dict(config),
         "resolved": dict(resolved or {}),
-        "notes": dict(notes or {}),
+        "diagnostics": dict(diagnostics or {}),
     }
 
 

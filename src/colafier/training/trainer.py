@@ -18,10 +18,10 @@ from colafier._progress import Bar
 from colafier.core.schedules import cosine
 from colafier.methods.contract import (
     Batch,
+    DistributedContext,
     MakeNet,
     Method,
     Pass,
-    Peers,
     Terms,
     TrainSet,
 )
@@ -39,10 +39,12 @@ Score = Callable[[Method, int], dict[str, float]]
 METRICS = "metrics.jsonl"
 
 
-class Walkable(TrainSet, Protocol):
+class BatchedTrainSet(TrainSet, Protocol):
     """A training set that is cut into batches."""
 
-    def place(self, rank: int, world: int, device: torch.device, peers: Peers) -> None:
+    def place(
+        self, rank: int, world: int, device: torch.device, distributed: DistributedContext
+    ) -> None:
         """Share batches with other processes."""
 
     def describe(self) -> dict[str, int | str]:
@@ -57,7 +59,7 @@ class Walkable(TrainSet, Protocol):
 
 def fit(
     method: Method,
-    train: Walkable,
+    train: BatchedTrainSet,
     make_net: MakeNet,
     *,
     epochs: int,
@@ -121,7 +123,7 @@ def fit(
 
 
 def _describe(
-    method: Method, train: Walkable, settings: OptimizerSettings, epochs: int, seed: int
+    method: Method, train: BatchedTrainSet, settings: OptimizerSettings, epochs: int, seed: int
 ) -> dict[str, Any]:
     """What a run is started with, before the method is set up: its attributes are its settings."""
     plain = (int, float, str, tuple, NoneType)
@@ -144,7 +146,7 @@ def _describe(
 
 def _prepare(
     method: Method,
-    train: Walkable,
+    train: BatchedTrainSet,
     make_net: MakeNet,
     settings: OptimizerSettings,
     epochs: int,
@@ -154,7 +156,7 @@ def _prepare(
     """Nets and tables from the seed, the same on every process."""
     torch.manual_seed(seed)
     train.place(processes.rank, processes.size, processes.device, processes)
-    method.peers = processes
+    method.distributed = processes
     method.setup(make_net, train, epochs)
     method.to(processes.device)
     return Engine(method, settings, processes)
@@ -162,7 +164,7 @@ def _prepare(
 
 def _begin(
     method: Method,
-    train: Walkable,
+    train: BatchedTrainSet,
     engine: Engine,
     checkpoint: Checkpoint,
     resume: bool,
@@ -175,14 +177,14 @@ def _begin(
     if earlier is None:
         return History()
     history = History(checkpoint.load(method, engine, earlier))
-    method.reopen(train)
+    method.reset_beliefs(train)
     method.to(engine.processes.device)
     return history
 
 
 def _epoch(
     method: Method,
-    train: Walkable,
+    train: BatchedTrainSet,
     engine: Engine,
     epoch: int,
     rates: Callable[[Pass, int], float],
@@ -221,7 +223,9 @@ def _run_scale(part: Pass, epoch: int, epochs: int, floor: float) -> float:
     return cosine(max(epoch - begin, 0), end - begin, floor)
 
 
-def _passes(method: Method, train: Walkable, epoch: int, seed: int) -> Iterator[tuple[int, Pass]]:
+def _passes(
+    method: Method, train: BatchedTrainSet, epoch: int, seed: int
+) -> Iterator[tuple[int, Pass]]:
     """The passes of an epoch, numbered.
 
     Torch's own generator is seeded before each: shares of different sizes let processes draw
@@ -256,7 +260,7 @@ class _Means:
 
     def over(self, processes: Processes) -> dict[str, float]:
         """The means over all processes."""
-        said = processes.tell((dict(self.sums), dict(self.rows)))
+        said = processes.all_gather_object((dict(self.sums), dict(self.rows)))
         names = dict.fromkeys(name for sums, _ in said for name in sums)
         return {
             name: sum(s.get(name, 0.0) for s, _ in said) / sum(r.get(name, 0) for _, r in said)

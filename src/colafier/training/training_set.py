@@ -7,15 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from colafier import _seeds
-from colafier.methods.contract import Batch, Pass, Peers
+from colafier.methods.contract import Batch, DistributedContext, Pass
 from colafier.nets import inference
 from colafier.nets.normalize import Normalize
 from colafier.training.views import Draws, View, make_views, render
 
-FEWEST = 2  # rows per process that a last batch must have to stand alone
+MIN = 2  # rows per process that a last batch must have to stand alone
 
 
-class Rows:
+class TrainingSet:
     """A training set (`flow.TrainSet`): it never holds the truth.
 
     Order and views come from generators seeded with (seed, epoch, pass), so a resumed run needs no
@@ -23,7 +23,7 @@ class Rows:
 
     Args:
         x: Images (n, c, h, w) as bytes, or vectors (n, d) as floats; kept as they are.
-        given: Labels that came with the data, -1 where there is none.
+        observed: Labels that came with the data, -1 where there is none.
         num_classes: Number of classes.
         view_names: Views that a batch holds, in this order; a name may stand there twice.
         batch_size: Rows in one step, over all processes.
@@ -31,8 +31,8 @@ class Rows:
         flip: Whether a mirrored image keeps its class.
         normalize: Fitted on `x` if not given.
         trusted: Rows whose label a person decided, as a boolean mask.
-        came: Labels from before these decisions, where `given` has decided ones. By them the rows
-            to hold out are chosen: decisions do not change which ones these are.
+        original: Labels from before these decisions, where `observed` has decided ones. By them the
+            rows to hold out are chosen: decisions do not change which ones these are.
         rank: Number of this process.
         world: Number of processes.
         device: Where batches go.
@@ -41,7 +41,7 @@ class Rows:
     def __init__(
         self,
         x: Tensor,
-        given: Tensor,
+        observed: Tensor,
         num_classes: int,
         *,
         view_names: tuple[str, ...],
@@ -50,39 +50,41 @@ class Rows:
         flip: bool = True,
         normalize: Normalize | None = None,
         trusted: Tensor | None = None,
-        came: Tensor | None = None,
+        original: Tensor | None = None,
         rank: int = 0,
         world: int = 1,
         device: torch.device | None = None,
     ) -> None:
-        _check(x, given, num_classes, trusted, batch_size)
+        _check(x, observed, num_classes, trusted, batch_size)
         self.x = x
         self.n = len(x)
         self.row_shape = tuple(x.shape[1:])
         self.num_classes = num_classes
-        self.given = given.long().cpu()
-        self.labelled = self.given >= 0
+        self.observed = observed.long().cpu()
+        self.labeled = self.observed >= 0
         self.trusted = torch.zeros(self.n, dtype=torch.bool) if trusted is None else trusted.cpu()
-        self.came = None if came is None else came.long().cpu()
+        self.original = None if original is None else original.long().cpu()
         self.view_names = tuple(view_names)
         self.batch_size = batch_size
         self.seed = seed
         self.normalize = Normalize.fit(x) if normalize is None else normalize
         self.rank, self.world = rank, world
         self.device = torch.device("cpu") if device is None else device
-        self._peers: Peers | None = None
+        self._distributed: DistributedContext | None = None
         self._views = make_views(self.view_names, self.row_shape, flip=flip)
 
-    def place(self, rank: int, world: int, device: torch.device, peers: Peers) -> None:
+    def place(
+        self, rank: int, world: int, device: torch.device, distributed: DistributedContext
+    ) -> None:
         """Share batches and predictions with other processes from now on."""
-        self.rank, self.world, self.device, self._peers = rank, world, device, peers
+        self.rank, self.world, self.device, self._distributed = rank, world, device, distributed
 
     def describe(self) -> dict[str, int | str]:
         """What decides the batches; a run is resumed only on the same."""
         return {
             "rows": self.n,
             "classes": self.num_classes,
-            "given labels": zlib.crc32(self.given.numpy().tobytes()),
+            "observed labels": zlib.crc32(self.observed.numpy().tobytes()),
             "views": " ".join(self.view_names),
             "batch size": self.batch_size,
             "data seed": self.seed,
@@ -120,25 +122,25 @@ class Rows:
             start += size
 
     def holdout(self, fraction: float) -> Tensor:
-        """Row numbers of a share of the labelled rows, by given label; the same at each call.
+        """Row numbers of a share of the labeled rows, by observed label; the same at each call.
 
         At least one row of each class stays outside.
         """
         if not 0 <= fraction < 1:
             raise ValueError(f"the fraction to hold out must be from 0 to below 1, not {fraction}")
-        came = self.given if self.came is None else self.came  # (n,)
-        rows = (came >= 0).nonzero()[:, 0]  # (m,)
+        original = self.observed if self.original is None else self.original  # (n,)
+        rows = (original >= 0).nonzero()[:, 0]  # (m,)
         rows = rows[torch.randperm(len(rows), generator=_generator(self.seed, "holdout"))]
-        rows = rows[came[rows].argsort(stable=True)]  # by class, shuffled within
-        counts = came[rows].bincount(minlength=self.num_classes)  # (c,)
+        rows = rows[original[rows].argsort(stable=True)]  # by class, shuffled within
+        counts = original[rows].bincount(minlength=self.num_classes)  # (c,)
         begin = counts.cumsum(0) - counts  # (c,)
-        place = torch.arange(len(rows)) - begin[came[rows]]  # (m,) number within the class
+        place = torch.arange(len(rows)) - begin[original[rows]]  # (m,) number within the class
         wanted = (counts * fraction).round().long().minimum((counts - 1).clamp(min=0))  # (c,)
-        held = rows[place < wanted[came[rows]]]
-        outside = self.labelled.clone()
+        held = rows[place < wanted[original[rows]]]
+        outside = self.labeled.clone()
         outside[held] = False
-        learned = torch.unique(self.given[outside])  # decisions may move all others of a class
-        return held[self.labelled[held] & torch.isin(self.given[held], learned)].sort().values
+        learned = torch.unique(self.observed[outside])  # decisions may move all others of a class
+        return held[self.labeled[held] & torch.isin(self.observed[held], learned)].sort().values
 
     def predict(self, module: nn.Module, rows: Tensor | None = None) -> Tensor:
         """Probabilities (n or len(rows), c) on rows without augmentation, float32 on the CPU.
@@ -146,14 +148,18 @@ class Rows:
         All processes must call it, with the same rows: each computes a share.
         """
         rows = torch.arange(self.n) if rows is None else rows.cpu()  # (m,)
-        share = rows if self._peers is None else rows.tensor_split(self.world)[self.rank]
+        share = rows if self._distributed is None else rows.tensor_split(self.world)[self.rank]
         p = torch.empty(0, self.num_classes)  # (m, c)
         if len(share):
             p = inference.predict(module, self.x, self.normalize, share)
-        return p if self._peers is None else self._peers.gather(p.to(self.device)).cpu()
+        return (
+            p
+            if self._distributed is None
+            else self._distributed.all_gather(p.to(self.device)).cpu()
+        )
 
     def _rows(self, part: Pass) -> Tensor:
-        return self.labelled.nonzero()[:, 0] if part.rows is None else part.rows.cpu()
+        return self.labeled.nonzero()[:, 0] if part.rows is None else part.rows.cpu()
 
     def _sizes(self, n: int, part: Pass) -> list[int]:
         """Rows of each global batch; a short last one joins the one before it."""
@@ -166,7 +172,7 @@ class Rows:
         rest = n % size
         if rest == 0 or part.drop_last:
             return sizes
-        if sizes and rest < FEWEST * self.world:
+        if sizes and rest < MIN * self.world:
             sizes[-1] += rest
             return sizes
         return [*sizes, rest]
@@ -193,7 +199,7 @@ class Rows:
         for name, generator in zip(self.view_names, generators, strict=True):
             draws = self._views[name].draw(len(rows), self.row_shape, generator)
             views.append(self._render(x, self._views[name], draws, share))
-        y = self.given[own].to(self.device)
+        y = self.observed[own].to(self.device)
         return Batch(own.to(self.device), y, tuple(views), epoch, progress, tag, paired)
 
     def _render(self, x: Tensor, view: View, draws: Draws, share: Tensor) -> Tensor:
@@ -223,16 +229,16 @@ def _generator(*key: int | str) -> torch.Generator:
 
 
 def _check(
-    x: Tensor, given: Tensor, num_classes: int, trusted: Tensor | None, batch_size: int
+    x: Tensor, observed: Tensor, num_classes: int, trusted: Tensor | None, batch_size: int
 ) -> None:
-    if len(x) == 0 or given.shape != (len(x),):
-        raise ValueError(f"{len(x)} rows need one label each, there are {tuple(given.shape)}")
-    if given.min() < -1 or given.max() >= num_classes:
-        low, high = int(given.min()), int(given.max())
+    if len(x) == 0 or observed.shape != (len(x),):
+        raise ValueError(f"{len(x)} rows need one label each, there are {tuple(observed.shape)}")
+    if observed.min() < -1 or observed.max() >= num_classes:
+        low, high = int(observed.min()), int(observed.max())
         raise ValueError(
             f"labels must be 0 to {num_classes - 1}, or -1 for none; they are {low} to {high}"
         )
-    if trusted is not None and (trusted.shape != given.shape or trusted.dtype != torch.bool):
+    if trusted is not None and (trusted.shape != observed.shape or trusted.dtype != torch.bool):
         raise ValueError("trusted must be a boolean mask with one entry per row")
     if batch_size < 1:
         raise ValueError(f"the batch size must be at least 1, not {batch_size}")

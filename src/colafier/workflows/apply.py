@@ -13,7 +13,7 @@ import pandas as pd
 from colafier._io import whole
 from colafier.audit.label_table import COLUMNS
 from colafier.audit.policy import EXCLUDE
-from colafier.ingest.read import Collection
+from colafier.ingest.read import Dataset
 from colafier.ingest.write_back import write_back
 from colafier.report import page
 from colafier.review import decisions
@@ -52,16 +52,16 @@ class Run:
         """Of the data set."""
         return str(self.summary["fingerprint"])
 
-    def source(self) -> Collection:
+    def source(self) -> Dataset:
         """The data set that the run was made from, which must not have changed."""
-        collection = read_source(options_of(self.folder))
-        if collection.fingerprint() != self.fingerprint:
+        dataset = read_source(options_of(self.folder))
+        if dataset.fingerprint() != self.fingerprint:
             raise ValueError(
-                f"{collection.source} was changed since the run in {self.folder}: it has the "
-                f"fingerprint {collection.fingerprint()!r}, the run has {self.fingerprint!r}; "
+                f"{dataset.source} was changed since the run in {self.folder}: it has the "
+                f"fingerprint {dataset.fingerprint()!r}, the run has {self.fingerprint!r}; "
                 "put it back as it was, or purify it anew"
             )
-        return collection
+        return dataset
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Applied:
 
     now: int  # decisions in the files
     decided: int  # rows that are decided in all
-    changed: int  # of these, with another label than the given one
+    changed: int  # of these, with another label than the observed one
     excluded: int
 
 
@@ -98,16 +98,16 @@ def open_run(out: Path, table: str = LABELS) -> Run:
     return Run(out, lines, summary)
 
 
-def apply(out: Path, files: Sequence[Path], *, anew: bool = False) -> Applied:
+def apply(out: Path, files: Sequence[Path], *, reset: bool = False) -> Applied:
     """Write labels.csv with the decisions of these files; nothing is written if one does not fit.
 
     Args:
         out: Folder of the run.
         files: Each a decisions.json; of two decisions about a row the later one counts.
-        anew: Forget decisions that were applied before, and a checkpoint that has learned them.
+        reset: Forget decisions that were applied before, and a checkpoint that has learned them.
     """
     first = (out / BEFORE).exists()
-    run = open_run(out, BEFORE if anew and first else LABELS)
+    run = open_run(out, BEFORE if reset and first else LABELS)
     lines, count = run.lines, 0
     for file in files:
         review = decisions.read(file)
@@ -115,21 +115,21 @@ def apply(out: Path, files: Sequence[Path], *, anew: bool = False) -> Applied:
         lines = decisions.applied(lines, review)
         count += len(review.decisions)
     form = _written_form(out)
-    collection = run.source() if form else None
+    dataset = run.source() if form else None
     if not first and AT not in run.lines:
         with whole(out / BEFORE) as partial:
             shutil.copyfile(out / LABELS, partial)
-    if anew and "decided" in run_dir.read_config(out):
+    if reset and "decided" in run_dir.read_config(out):
         (out / checkpoint.NAME).unlink(missing_ok=True)
     with whole(out / LABELS) as partial:
         lines.to_csv(partial, index=False, lineterminator="\n")
-    if form and collection:
-        _write_data(out, form, collection, lines)
+    if form and dataset:
+        _write_data(out, form, dataset, lines)
     decided = Decided.of(lines, run.fingerprint)
     records.rewrite(out / SUMMARY, [_counted(run.summary, lines, decided)])
     labels = decided.labels()
     excluded = sum(label is None for label in labels.values())
-    changed = (decided.lines["label"] != decided.lines["given_label"]).sum()
+    changed = (decided.lines["label"] != decided.lines["original_label"]).sum()
     return Applied(count, len(labels), int(changed), excluded)
 
 
@@ -231,9 +231,9 @@ def _written_form(out: Path) -> str | None:
     return options_of(out).write if there else None
 
 
-def _write_data(out: Path, form: str, collection: Collection, lines: pd.DataFrame) -> None:
+def _write_data(out: Path, form: str, dataset: Dataset, lines: pd.DataFrame) -> None:
     """The data set in its own format once more."""
     run_dir.remove_data(out)
     keep = (lines["action"] != EXCLUDE).tolist()
     labels = [label or None for label in lines["label"]]
-    write_back(collection, labels, keep, out / DATA, form, link=True)
+    write_back(dataset, labels, keep, out / DATA, form, link=True)

@@ -43,20 +43,20 @@ def send(
     if path.exists() and not (overwrite and path.is_file()):
         raise FileExistsError(f"{path} exists; give another place, or --overwrite for a file")
     opened = open_run(run)
-    collection = opened.source()
-    if collection.kind not in ("image", "text") or not isinstance(collection.items, list):
+    dataset = opened.source()
+    if dataset.kind not in ("image", "text") or not isinstance(dataset.items, list):
         raise ValueError(
-            f"rows of kind {collection.kind} from a {collection.layout} source do not go out: "
+            f"rows of kind {dataset.kind} from a {dataset.layout} source do not go out: "
             "other tools show image files and texts; review them in report.html"
         )
-    source = collection.source.resolve()
+    source = dataset.source.resolve()
     if source.is_dir() and path.resolve().is_relative_to(source):
         raise ValueError(f"{path} is inside of the source, which is never changed; give another")
     rows = chosen(opened.lines, everything=everything, limit=limit)
     if not rows:
         raise ValueError("no row needs a look; give --all to send all of them")
     sheet = Sheet(
-        opened.fingerprint, opened.lines, collection.kind, collection.source, collection.items, rows
+        opened.fingerprint, opened.lines, dataset.kind, dataset.source, dataset.items, rows
     )
     if form == "label-studio":
         return len(rows), label_studio.write(sheet, path, prefix)

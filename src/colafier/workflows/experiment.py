@@ -20,8 +20,8 @@ from colafier.benchmark_data.sources import Source
 from colafier.methods import build, find
 from colafier.methods.contract import Method, Purified
 from colafier.nets import inference, net_factory
+from colafier.nets.dtype import backbone_dtype
 from colafier.nets.normalize import Normalize
-from colafier.nets.precision import backbone_dtype
 from colafier.report import evidence, page
 from colafier.report.snippets import of_arrays
 from colafier.training import checkpoint, loggers, records
@@ -30,7 +30,7 @@ from colafier.training.metrics import Metrics
 from colafier.training.optimizers import OptimizerSettings
 from colafier.training.records import History
 from colafier.training.trainer import METRICS, fit
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 from colafier.workflows.settings import Settings, resolve
 
 CONFIG, NOISE, LABELS, RECORD = "config.json", "noise.json", "labels.csv", "record.json"
@@ -44,7 +44,7 @@ class Task:
     """Rows with the labels to learn from; `truth` is for the metrics alone."""
 
     source: Source
-    given: Tensor  # (n,)
+    observed: Tensor  # (n,)
     truth: Tensor | None  # (n,), if it is known
     manifest: dict[str, Any]  # what was done to the labels
 
@@ -96,11 +96,11 @@ def prepare(settings: Settings, source: Source | None = None, net: OwnNet | None
     """The rows and their labels, with what is known of them; mistakes of the user show up here."""
     own = source is not None
     source = _first_rows(load(settings) if source is None else source, settings.limit)
-    given, manifest = noise.inject(settings.noise, source, settings.seed)
-    _check(settings, source, given, net)
+    observed, manifest = noise.inject(settings.noise, source, settings.seed)
+    _check(settings, source, observed, net)
     if own and settings.noise == "none":  # nobody knows how many labels are wrong
-        return Task(source, given, None, {**asdict(manifest), "true_rate": None})
-    return Task(source, given, source.labels, asdict(manifest))
+        return Task(source, observed, None, {**asdict(manifest), "true_rate": None})
+    return Task(source, observed, source.labels, asdict(manifest))
 
 
 def load(settings: Settings) -> Source:
@@ -176,21 +176,21 @@ def _train(
     """The part that every process does."""
     method = build(settings.method, **settings.hyper)
     source = task.source
-    rows = Rows(
+    rows = TrainingSet(
         source.x,
-        task.given,
+        task.observed,
         source.num_classes,
         view_names=method.views,
         batch_size=settings.batch_size,
         seed=settings.seed,
         flip=settings.flip,
     )
-    metrics = Metrics(task.truth, task.given, source.test_x, source.test_labels, rows.normalize)
+    metrics = Metrics(task.truth, task.observed, source.test_x, source.test_labels, rows.normalize)
     config = settings.to_dict()
     history = fit(
         method,
         rows,
-        net_factory(net, rows.row_shape, source.num_classes, settings.precision),
+        net_factory(net, rows.row_shape, source.num_classes, settings.dtype),
         epochs=settings.epochs,
         optimizer=OptimizerSettings(
             lr=settings.lr, weight_decay=settings.weight_decay, lr_floor=settings.lr_floor
@@ -211,8 +211,8 @@ def _train(
         history=history,
         final=metrics.final(purified),
         config=config,
-        resolved=_resolved(method, settings.precision, processes),
-        notes=purified.notes,
+        resolved=_resolved(method, settings.dtype, processes),
+        diagnostics=purified.diagnostics,
         device=str(processes.device),
         processes=processes.size,
     )
@@ -222,13 +222,13 @@ def _train(
 def label_table(task: Task, purified: Purified) -> pd.DataFrame:
     """One line per row, in input order; classes by name, empty where a row has no label."""
     names = pd.Series([*task.source.classes, ""])  # -1 takes the last
-    given, labels = task.given.numpy(), purified.labels.numpy()
+    observed, labels = task.observed.numpy(), purified.labels.numpy()
     table = pd.DataFrame(
         {
-            "row": range(len(given)),
-            "given_label": names.to_numpy()[given],
+            "row": range(len(observed)),
+            "original_label": names.to_numpy()[observed],
             "label": names.to_numpy()[labels],
-            "changed": given != labels,
+            "changed": observed != labels,
             "label_quality": purified.quality.numpy(),
         }
     )
@@ -240,16 +240,16 @@ def _evidence(task: Task, result: Result, lines: pd.DataFrame) -> dict[str, Any]
     classes, purified = task.source.classes, result.purified
     known = evidence.Known(
         classes=classes,
-        rows=range(len(task.given)),
+        rows=range(len(task.observed)),
         x=task.source.x,
-        given=task.given,
+        original=task.observed,
         suggested=purified.labels,
         classifier=result.classifier,
         normalize=result.normalize,
-        opinions=purified.opinions,
-        course=purified.course,
+        votes=purified.votes,
+        trajectory=purified.trajectory,
     )
-    names = [classes[label] if label >= 0 else None for label in task.given.tolist()]
+    names = [classes[label] if label >= 0 else None for label in task.observed.tolist()]
     snippets = of_arrays(task.source.x.numpy(), names)
     truth = None if task.truth is None else task.truth.tolist()
     return evidence.of_training(known, lines, snippets, truth)
@@ -284,30 +284,30 @@ def settings_of(folder: Path) -> Settings:
         hyper = config.pop("hyper")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{folder / CONFIG} does not hold the settings of a run") from error
-    return resolve(given=config, hyper=hyper)
+    return resolve(overrides=config, hyper=hyper)
 
 
-def _check(settings: Settings, source: Source, given: Tensor, net: OwnNet | None) -> None:
+def _check(settings: Settings, source: Source, observed: Tensor, net: OwnNet | None) -> None:
     """What would otherwise fail in the middle of a run, or give nonsense without a word."""
     if settings.pad_to is not None and source.name != "fashion_mnist":
         raise ValueError("pad_to is for fashion_mnist only")
-    if given[given >= 0].bincount().count_nonzero() < 2:
+    if observed[observed >= 0].bincount().count_nonzero() < 2:
         raise ValueError(
-            f"the labels of all {len(given)} rows are of one class: there is nothing to learn"
+            f"the labels of all {len(observed)} rows are of one class: there is nothing to learn"
         )
     build(settings.method, **settings.hyper)
     known = settings.net if net is None else net
-    net_factory(known, tuple(source.x.shape[1:]), source.num_classes, settings.precision)
+    net_factory(known, tuple(source.x.shape[1:]), source.num_classes, settings.dtype)
 
 
 def _first_rows(source: Source, limit: int | None) -> Source:
     return replace(source, x=source.x[:limit], labels=source.labels[:limit])
 
 
-def _resolved(method: Method, precision: str, processes: Processes) -> dict[str, Any]:
+def _resolved(method: Method, dtype: str, processes: Processes) -> dict[str, Any]:
     """What settings that leave a choice open came to."""
-    dtype = str(backbone_dtype(precision, processes.device)).removeprefix("torch.")
-    return {"precision": dtype, **method.resolved()}
+    dtype = str(backbone_dtype(dtype, processes.device)).removeprefix("torch.")
+    return {"dtype": dtype, **method.resolved()}
 
 
 def _on_cpu(purified: Purified) -> Purified:
@@ -317,8 +317,8 @@ def _on_cpu(purified: Purified) -> Purified:
         labels=purified.labels.cpu(),
         quality=purified.quality.cpu(),
         columns=columns,
-        opinions={who: classes.cpu() for who, classes in purified.opinions.items()},
-        course=None if purified.course is None else purified.course.cpu(),
+        votes={who: classes.cpu() for who, classes in purified.votes.items()},
+        trajectory=None if purified.trajectory is None else purified.trajectory.cpu(),
     )
 
 

@@ -6,49 +6,49 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from colafier.embed.encode import Numbers
-from colafier.ingest.read import Collection
+from colafier.embed.encode import EncodedData
+from colafier.ingest.read import Dataset
 from colafier.review.decisions import Decided
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabeledData:
     """What a run learns from; tensors have a place for each usable row."""
 
-    collection: Collection  # as it was read
-    rows: Numbers
+    dataset: Dataset  # as it was read
+    rows: EncodedData
     classes: list[str]
-    given: Tensor  # (n,) what a person decided, else what came with the data; -1: no label
-    came: Tensor | None = None  # (n,) what came with the data; None: nothing was decided
+    observed: Tensor  # (n,) what a person decided, else what came with the data; -1: no label
+    original: Tensor | None = None  # (n,) what came with the data; None: nothing was decided
     trusted: Tensor | None = None  # (n,) bool: a person decided
 
     @property
     def groups(self) -> Tensor:
         """For each row its group of exact duplicates (n,), -1 for none."""
-        return torch.tensor(self.collection.duplicates())[self.rows.rows]
+        return torch.tensor(self.dataset.duplicates())[self.rows.rows]
 
 
-def with_labels(collection: Collection, rows: Numbers, decided: Decided | None) -> Labelled:
+def with_labels(dataset: Dataset, rows: EncodedData, decided: Decided | None) -> LabeledData:
     """Rows with their labels, and with what a person decided of them."""
     if decided is None:
-        classes = _classes(collection, rows)
-        return Labelled(collection, rows, classes, _as_numbers(collection, rows, classes))
-    told = decided.told(collection)
+        classes = _classes(dataset, rows)
+        return LabeledData(dataset, rows, classes, _as_numbers(dataset, rows, classes))
+    told = decided.told(dataset)
     classes = _classes(told, rows)
-    given, came = (_as_numbers(some, rows, classes) for some in (told, collection))
-    return Labelled(collection, rows, classes, given, came, decided.trusted(rows.rows))
+    observed, original = (_as_numbers(some, rows, classes) for some in (told, dataset))
+    return LabeledData(dataset, rows, classes, observed, original, decided.trusted(rows.rows))
 
 
-def _classes(collection: Collection, rows: Numbers) -> list[str]:
+def _classes(dataset: Dataset, rows: EncodedData) -> list[str]:
     """Those of the usable rows; of others nothing can be learned."""
-    there = {collection.given[row] for row in rows.rows}
-    classes = [name for name in collection.classes if name in there]
+    there = {dataset.original[row] for row in rows.rows}
+    classes = [name for name in dataset.classes if name in there]
     if len(classes) < 2:
         raise ValueError("the labels of all usable rows are of one class: nothing to learn")
     return classes
 
 
-def _as_numbers(collection: Collection, rows: Numbers, classes: Sequence[str]) -> Tensor:
+def _as_numbers(dataset: Dataset, rows: EncodedData, classes: Sequence[str]) -> Tensor:
     """-1 where there is no label, or one of a class that no usable row has any more."""
     place: dict[str | None, int] = {name: number for number, name in enumerate(classes)}
-    return torch.tensor([place.get(collection.given[row], -1) for row in rows.rows])
+    return torch.tensor([place.get(dataset.original[row], -1) for row in rows.rows])

@@ -11,7 +11,7 @@ import pandas as pd
 
 from colafier._io import whole
 from colafier.audit.label_table import table, with_unusable
-from colafier.audit.pipeline import Judged, Recipe
+from colafier.audit.pipeline import AuditResult, TrainConfig
 from colafier.audit.policy import EXCLUDE
 from colafier.embed import encode
 from colafier.ingest.write_back import write_back
@@ -19,7 +19,7 @@ from colafier.report import evidence, page
 from colafier.report.snippets import of_collection
 from colafier.training import records
 from colafier.workflows import run_dir
-from colafier.workflows.labeled_data import Labelled
+from colafier.workflows.labeled_data import LabeledData
 from colafier.workflows.model_store import StoredModel, save
 from colafier.workflows.run_dir import (
     CONFIG,
@@ -30,44 +30,44 @@ from colafier.workflows.run_dir import (
 )
 
 
-def table_of(data: Labelled, judged: Judged) -> pd.DataFrame:
+def table_of(data: LabeledData, judged: AuditResult) -> pd.DataFrame:
     """All rows in input order, also those that could not be used."""
     found = table(
         data.classes,
-        data.given,
+        data.observed,
         judged.p.argmax(1),
         judged.found.quality,
         judged.decided,
         judged.lid,
     )
-    lines = with_unusable(found, data.rows.rows, data.rows.problems, data.collection.given)
+    lines = with_unusable(found, data.rows.rows, data.rows.problems, data.dataset.original)
     lines.insert(0, "row", range(len(lines)))
-    lines.insert(1, "name", data.collection.names)
+    lines.insert(1, "name", data.dataset.names)
     return lines
 
 
-def summarize(data: Labelled, judged: Judged, lines: pd.DataFrame) -> dict[str, Any]:
+def summarize(data: LabeledData, judged: AuditResult, lines: pd.DataFrame) -> dict[str, Any]:
     """What a person wants to know first, and what a later check compares with."""
     found = judged.found
     actions = lines["action"].value_counts()
-    labelled = int((data.given >= 0).sum())
+    labeled = int((data.observed >= 0).sum())
     reviewed = 0 if data.trusted is None else int(data.trusted.sum())
     return {
-        "fingerprint": data.collection.fingerprint(),
-        "rows": len(data.collection),
-        "labelled": labelled,
+        "fingerprint": data.dataset.fingerprint(),
+        "rows": len(data.dataset),
+        "labeled": labeled,
         "trusted": reviewed,
         "unusable": len(data.rows.problems),
         "classes": judged.p.shape[1],
         "estimated_noise_rate": round(found.rate, 4),
         "estimated_noise_interval": [round(bound, 4) for bound in found.interval],
-        "estimated_wrong_labels": round(found.rate * (labelled - reviewed)),  # of the others
+        "estimated_wrong_labels": round(found.rate * (labeled - reviewed)),  # of the others
         "actions": {str(name): int(count) for name, count in actions.items()},
         **{
             name: round(value)
-            for name, value in judged.decided.expected(data.given, found.quality).items()
+            for name, value in judged.decided.expected(data.observed, found.quality).items()
         },
-        "accuracy_on_unseen_given_labels": _rounded(judged.agreement),
+        "accuracy_on_unseen_original_labels": _rounded(judged.agreement),
         "implied_accuracy": _rounded(_implied(judged.agreement, found.rate)),
         "input": data.rows.input,
     }
@@ -85,9 +85,9 @@ def _rounded(value: float | None) -> float | None:
 def write(
     out: Path,
     config: Mapping[str, Any],
-    data: Labelled,
-    how: Recipe,
-    judged: Judged,
+    data: LabeledData,
+    how: TrainConfig,
+    judged: AuditResult,
     lines: pd.DataFrame,
     summary: dict[str, Any],
     form: str | None = None,
@@ -125,11 +125,11 @@ def write(
         run_dir.remove_data(out)
         keep = np.asarray(lines["action"] != EXCLUDE).tolist()
         labels = [None if pd.isna(label) else str(label) for label in lines["label"]]
-        write_back(data.collection, labels, keep, out / DATA, form, link=True)
+        write_back(data.dataset, labels, keep, out / DATA, form, link=True)
     recipe = {**asdict(how), "hyper": dict(how.hyper)}
     records.rewrite(out / CONFIG, [{**config, "classes": data.classes, "recipe": recipe}])
-    known = judged.known(data.classes, rows.rows, rows.x, data.given)
-    why = evidence.gather(known, evidence.doubtful(lines), of_collection(data.collection))
+    known = judged.known(data.classes, rows.rows, rows.x, data.observed)
+    why = evidence.gather(known, evidence.doubtful(lines), of_collection(data.dataset))
     evidence.write(out, why)
     page.write(out, summary)
     (out / encode.PIXELS).unlink(missing_ok=True)

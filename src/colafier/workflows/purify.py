@@ -1,4 +1,4 @@
-"""The pipeline: a labelled data set in; a model, purified labels and a ranked list out."""
+"""The pipeline: a labeled data set in; a model, purified labels and a ranked list out."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -12,10 +12,10 @@ import pandas as pd
 from colafier import embed, methods
 from colafier._validation import checked
 from colafier.audit import pipeline
-from colafier.audit.policy import KEEP, PRECISION
+from colafier.audit.policy import KEEP, MIN_CONFIDENCE
 from colafier.embed import encode
-from colafier.embed.encode import Numbers
-from colafier.ingest.read import Collection, read
+from colafier.embed.encode import EncodedData
+from colafier.ingest.read import Dataset, read
 from colafier.ingest.write_back import check_form
 from colafier.nets import net_factory
 from colafier.review.decisions import Decided
@@ -24,8 +24,8 @@ from colafier.workflows import outputs, run_dir
 from colafier.workflows.labeled_data import with_labels
 from colafier.workflows.run_dir import CONFIG
 
-LANES = ("frozen", "scratch")
-MORE_EPOCHS = 0.5  # of a run, when it is trained on with what a person decided
+MODES = ("features", "end-to-end")
+CONTINUED_EPOCHS = 0.5  # of a run, when it is trained on with what a person decided
 
 Say = Callable[[str], None]
 
@@ -40,23 +40,23 @@ class Options:
     features: tuple[str, ...] | None = None
     label: str | None = None
     missing: tuple[str, ...] = ("",)
-    lane: str = "frozen"
+    mode: str = "features"
     embedder: str = "auto"
     size: int | None = None
     method: str = "colafier"
     net: str | None = None
     epochs: int | None = None
-    precision: float = PRECISION
+    min_confidence: float = MIN_CONFIDENCE
     seed: int = 0
     write: str | None = None
     cache: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning."""
-        if self.lane not in LANES:
-            raise ValueError(f"no lane {self.lane!r}; there are {' and '.join(LANES)}")
-        if not 0 <= self.precision <= 1:
-            raise ValueError(f"precision must be from 0 to 1, not {self.precision}")
+        if self.mode not in MODES:
+            raise ValueError(f"no lane {self.mode!r}; there are {' and '.join(MODES)}")
+        if not 0 <= self.min_confidence <= 1:
+            raise ValueError(f"min_confidence must be from 0 to 1, not {self.min_confidence}")
 
 
 @dataclass(frozen=True)
@@ -93,20 +93,20 @@ def purify(
         say: Gets a line of text at each stage.
     """
     options = replace(options, source=os.path.abspath(options.source))
-    collection = read_source(options)
-    say(collection.describe())
-    run_dir.check(out, collection, resume=resume, overwrite=overwrite)
+    dataset = read_source(options)
+    say(dataset.describe())
+    run_dir.check(out, dataset, resume=resume, overwrite=overwrite)
     methods.find(options.method)
     if options.write:
-        check_form(collection, options.write)
-    config: dict[str, Any] = {"options": asdict(options), "fingerprint": collection.fingerprint()}
+        check_form(dataset, options.write)
+    config: dict[str, Any] = {"options": asdict(options), "fingerprint": dataset.fingerprint()}
     if decided is not None:
         config["decided"] = decided.digest()
     run_dir.check_decided(out, config, resume=resume)
     with run_dir.claimed(out, config):
-        rows = _encode(collection, options, out, progress)
+        rows = _encode(dataset, options, out, progress)
         say(_about_rows(rows))
-        data = with_labels(collection, rows, decided)
+        data = with_labels(dataset, rows, decided)
         how, start = _recipe(options, rows, len(data.classes)), None
         if earlier is not None:
             how, start = _going_on(how, earlier, out if resume else None, data.classes, say)
@@ -116,11 +116,11 @@ def purify(
         records.rewrite(out / CONFIG, [config])
         judged = pipeline.judge(
             rows.x,
-            data.given,
+            data.observed,
             len(data.classes),
             how,
             trusted=data.trusted,
-            came=data.came,
+            original=data.original,
             groups=data.groups,
             folder=out,
             resume=resume,
@@ -138,7 +138,7 @@ def purify(
     return Outcome(lines, summary)
 
 
-def read_source(options: Options) -> Collection:
+def read_source(options: Options) -> Dataset:
     """The data set that the options name."""
     return read(
         Path(options.source),
@@ -160,10 +160,10 @@ def options_of(out: Path) -> Options:
         raise ValueError(f"{out / CONFIG} does not hold the options of a run: {error}") from error
 
 
-def _encode(collection: Collection, options: Options, work: Path, progress: bool) -> Numbers:
+def _encode(dataset: Dataset, options: Options, work: Path, progress: bool) -> EncodedData:
     return encode.encode(
-        collection,
-        lane=options.lane,
+        dataset,
+        mode=options.mode,
         embedder=options.embedder,
         size=options.size,
         cache=embed.default_folder() if options.cache else None,
@@ -172,8 +172,12 @@ def _encode(collection: Collection, options: Options, work: Path, progress: bool
     )
 
 
-def _recipe(options: Options, rows: Numbers, num_classes: int) -> pipeline.Recipe:
-    chosen = {"method": options.method, "seed": options.seed, "precision": options.precision}
+def _recipe(options: Options, rows: EncodedData, num_classes: int) -> pipeline.TrainConfig:
+    chosen = {
+        "method": options.method,
+        "seed": options.seed,
+        "min_confidence": options.min_confidence,
+    }
     shape = tuple(rows.x.shape[1:])
     how = pipeline.recipe(shape, len(rows.x), **chosen, net=options.net, epochs=options.epochs)
     net_factory(how.net, shape, num_classes)  # a name that is wrong shows up here
@@ -181,8 +185,8 @@ def _recipe(options: Options, rows: Numbers, num_classes: int) -> pipeline.Recip
 
 
 def _going_on(
-    how: pipeline.Recipe, earlier: Path, resumed: Path | None, classes: Sequence[str], say: Say
-) -> tuple[pipeline.Recipe, Path | None]:
+    how: pipeline.TrainConfig, earlier: Path, resumed: Path | None, classes: Sequence[str], say: Say
+) -> tuple[pipeline.TrainConfig, Path | None]:
     """The recipe of a run that is trained on, and the checkpoint that it begins with, if any.
 
     Args:
@@ -195,19 +199,19 @@ def _going_on(
     if resumed is not None and (resumed / checkpoint.NAME).exists():
         return replace(how, epochs=checkpoint.epochs_planned(resumed / checkpoint.NAME)), None
     start = earlier / checkpoint.NAME
-    if not methods.find(how.method).goes_on:
+    if not methods.find(how.method).can_warm_start:
         say(f"{how.method} cannot be trained on: training starts anew")
     elif not start.exists():
         say(f"{start} is gone: training starts anew")
     elif run_dir.read_config(earlier).get("classes") != list(classes):
         say("the classes are not those of before: training starts anew")
     else:
-        more = ceil(MORE_EPOCHS * how.epochs)
+        more = ceil(CONTINUED_EPOCHS * how.epochs)
         return replace(how, epochs=checkpoint.epochs_done(start) + more), start
     return how, None
 
 
-def _about_rows(rows: Numbers) -> str:
+def _about_rows(rows: EncodedData) -> str:
     said = f"{len(rows.rows):,} rows as {' x '.join(map(str, rows.x.shape[1:]))} numbers"
     if "embedder" in rows.input:
         said += f", embedded by {rows.input['embedder']}"

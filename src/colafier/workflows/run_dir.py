@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from colafier.embed import encode
-from colafier.ingest.read import Collection
+from colafier.ingest.read import Dataset
 from colafier.report import evidence, page
 from colafier.training import checkpoint, records
 from colafier.training.trainer import METRICS
@@ -21,19 +21,19 @@ MODEL, DATA = "model", "purified"
 FILES = (SUMMARY, LABELS, BEFORE, METRICS, checkpoint.NAME, evidence.NAME, page.NAME)
 
 
-def check(out: Path, collection: Collection, *, resume: bool, overwrite: bool) -> None:
+def check(out: Path, dataset: Dataset, *, resume: bool, overwrite: bool) -> None:
     """Refuse a folder that holds anything else, or in which the source could come to harm."""
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"{out} is a file; give another folder")
-    here, source = out.resolve(), collection.source.resolve()
+    here, source = out.resolve(), dataset.source.resolve()
     if source.is_dir() and here.is_relative_to(source):
         raise ValueError(f"{out} is inside of the source, which is never changed; give another")
-    items = collection.items if isinstance(collection.items, list) else []
+    items = dataset.items if isinstance(dataset.items, list) else []
     images = (item.absolute() for item in items if isinstance(item, Path))
     if source.is_relative_to(here) or any(path.is_relative_to(here) for path in images):
         raise ValueError(f"the source lies in {out}, which is for the results; give another folder")
     if resume:
-        _check_resume(out, collection)
+        _check_resume(out, dataset)
     elif out.exists() and any(out.iterdir()):
         if not overwrite:
             raise FileExistsError(
@@ -121,12 +121,12 @@ def remove_partial(out: Path) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def _check_resume(out: Path, collection: Collection) -> None:
+def _check_resume(out: Path, dataset: Dataset) -> None:
     then = read_config(out).get("fingerprint")
     if (out / SUMMARY).exists():
         raise FileExistsError(f"the run in {out} is finished: there is nothing to resume")
-    if then is not None and then != collection.fingerprint():
+    if then is not None and then != dataset.fingerprint():
         raise ValueError(
-            f"{collection.source} was changed after the run in {out} was started; start over: "
-            f"colafier purify {collection.source} -o {out} --overwrite"
+            f"{dataset.source} was changed after the run in {out} was started; start over: "
+            f"colafier purify {dataset.source} -o {out} --overwrite"
         )

@@ -16,20 +16,20 @@ from colafier.audit.label_table import table, with_unusable
 from colafier.audit.noise_model import posterior
 from colafier.audit.policy import EXCLUDE, decide
 from colafier.embed import encode
-from colafier.embed.encode import Numbers
-from colafier.ingest.read import Collection, read
+from colafier.embed.encode import EncodedData
+from colafier.ingest.read import Dataset, read
 from colafier.workflows.model_store import StoredModel, load
 from colafier.workflows.model_store.onnx_export import export_onnx
 from colafier.workflows.purify import options_of
 from colafier.workflows.run_dir import is_run
 
-FEWEST_LABELS = 100  # below, the share of wrong labels is not estimated
+MIN_LABELS = 100  # below, the share of wrong labels is not estimated
 CHECKED_ROWS = 64
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of new rows, where they are not to be guessed."""
+    """Columns of new rows, where they are not to be predicted."""
 
     image: str | None = None
     text: str | None = None
@@ -51,19 +51,19 @@ def predict(
     Args:
         folder: Of the model.
         source: The new rows; labels need not be there.
-        columns: Where to find what; None: guessed.
+        columns: Where to find what; None: predicted.
         cache: Whether embeddings are kept.
         progress: Whether a terminal shows a bar.
     """
     model = load(folder)
-    rows, collection = _encode(model, folder, source, columns, False, cache, progress)
+    rows, dataset = _encode(model, folder, source, columns, False, cache, progress)
     p = model.predict(rows.x)  # (m, c)
     confidence, best = p.max(1)
     names = np.array(model.classes, dtype=object)
     found = pd.DataFrame({"predicted_label": names[best.numpy()], "confidence": confidence.numpy()})
-    lines = found.set_axis(rows.rows).reindex(range(len(collection)))
+    lines = found.set_axis(rows.rows).reindex(range(len(dataset)))
     lines.insert(0, "row", range(len(lines)))
-    lines.insert(1, "name", collection.names)
+    lines.insert(1, "name", dataset.names)
     lines["problem"] = [rows.problems.get(row, "") for row in range(len(lines))]
     return lines
 
@@ -82,31 +82,31 @@ def check(
         The table of `colafier purify`, and a summary with the estimated share of wrong labels.
     """
     model = load(folder)
-    rows, collection = _encode(model, folder, source, columns, True, cache, progress)
+    rows, dataset = _encode(model, folder, source, columns, True, cache, progress)
     p = model.predict(rows.x)
-    labels = [collection.given[row] for row in rows.rows]
-    given, unknown = _known(labels, model.classes)
-    count = int((given >= 0).sum())
-    if count < FEWEST_LABELS:
+    labels = [dataset.original[row] for row in rows.rows]
+    observed, unknown = _known(labels, model.classes)
+    count = int((observed >= 0).sum())
+    if count < MIN_LABELS:
         raise ValueError(
             f"{count} labels of the model's classes are too few to say how many are wrong; "
-            f"a check needs {FEWEST_LABELS}"
+            f"a check needs {MIN_LABELS}"
         )
-    found = posterior(p, given)
-    groups = torch.tensor(collection.duplicates())[rows.rows]
-    decided = decide(found, p, given, groups=groups)
-    no_lid = torch.full((len(given),), torch.nan)
-    lines = table(model.classes, given, p.argmax(1), found.quality, decided, no_lid)
+    found = posterior(p, observed)
+    groups = torch.tensor(dataset.duplicates())[rows.rows]
+    decided = decide(found, p, observed, groups=groups)
+    no_lid = torch.full((len(observed),), torch.nan)
+    lines = table(model.classes, observed, p.argmax(1), found.quality, decided, no_lid)
     for place in unknown:
-        lines.loc[place, ["given_label", "label"]] = labels[place]
+        lines.loc[place, ["original_label", "label"]] = labels[place]
         lines.loc[place, ["action", "reason"]] = [EXCLUDE, "unknown class"]
-    lines = with_unusable(lines, rows.rows, rows.problems, collection.given)
+    lines = with_unusable(lines, rows.rows, rows.problems, dataset.original)
     lines.insert(0, "row", range(len(lines)))
-    lines.insert(1, "name", collection.names)
+    lines.insert(1, "name", dataset.names)
     low, high = found.interval
     return lines, {
-        "rows": len(collection),
-        "labelled": count,
+        "rows": len(dataset),
+        "labeled": count,
         "unknown_classes": len(unknown),
         "unusable": len(rows.problems),
         "estimated_noise_rate": round(found.rate, 4),
@@ -126,9 +126,9 @@ def export(folder: Path, out: Path, source: Path | None = None) -> dict[str, Any
     columns = Columns()
     if source is None:
         source, columns = _rows_of_the_run(folder)
-    collection = _read(model, source, columns, labelled=False).head(CHECKED_ROWS)
+    dataset = _read(model, source, columns, labeled=False).head(CHECKED_ROWS)
     rows = encode.encode_again(
-        collection, model.input, folder, cache=embed.default_folder(), progress=False
+        dataset, model.input, folder, cache=embed.default_folder(), progress=False
     )
     return export_onnx(model, out, rows.x)
 
@@ -149,17 +149,17 @@ def _encode(
     folder: Path,
     source: Path,
     columns: Columns | None,
-    labelled: bool,
+    labeled: bool,
     cache: bool,
     progress: bool,
-) -> tuple[Numbers, Collection]:
-    collection = _read(model, source, columns or Columns(), labelled=labelled)
+) -> tuple[EncodedData, Dataset]:
+    dataset = _read(model, source, columns or Columns(), labeled=labeled)
     kept = embed.default_folder() if cache else None
-    rows = encode.encode_again(collection, model.input, folder, cache=kept, progress=progress)
-    return rows, collection
+    rows = encode.encode_again(dataset, model.input, folder, cache=kept, progress=progress)
+    return rows, dataset
 
 
-def _read(model: StoredModel, source: Path, at: Columns, *, labelled: bool) -> Collection:
+def _read(model: StoredModel, source: Path, at: Columns, *, labeled: bool) -> Dataset:
     features = at.features
     if features is None and at.image is None and at.text is None and _is_table(source):
         features = model.input.get("columns")
@@ -173,8 +173,8 @@ def _read(model: StoredModel, source: Path, at: Columns, *, labelled: bool) -> C
         missing=at.missing,
     )
     # labels of one class are enough to be checked, so two are not asked for
-    collection = ask(labelled=False)
-    return ask(labelled=True) if labelled and not collection.classes else collection
+    dataset = ask(labeled=False)
+    return ask(labeled=True) if labeled and not dataset.classes else dataset
 
 
 def _is_table(source: Path) -> bool:
@@ -184,6 +184,6 @@ def _is_table(source: Path) -> bool:
 def _known(labels: Sequence[str | None], classes: Sequence[str]) -> tuple[Tensor, list[int]]:
     """Labels as numbers, -1 for none or one that the model does not know; places of the latter."""
     place = {name: number for number, name in enumerate(classes)}
-    given = torch.tensor([-1 if label is None else place.get(label, -1) for label in labels])
+    observed = torch.tensor([-1 if label is None else place.get(label, -1) for label in labels])
     unknown = [i for i, label in enumerate(labels) if label is not None and label not in place]
-    return given, unknown
+    return observed, unknown

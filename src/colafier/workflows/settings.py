@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 from colafier._validation import checked
 from colafier.methods import REQUIRED, check, hyper_parameters
 
-LEAST = {
+MINIMUMS = {
     "limit": 2, "pad_to": 1, "epochs": 1, "batch_size": 2, "lr": 0, "weight_decay": 0, "devices": 1,
 }  # fmt: skip
 ROWS_PER_DEVICE = 2  # of a batch; with one row there is nothing to compare it to
@@ -33,7 +33,7 @@ class Settings:
     method: str = "colafier"
     hyper: dict[str, Any] = field(default_factory=dict)  # hyper-parameters of the method
     net: str = "resnet18"
-    precision: str = "auto"  # of the backbone
+    dtype: str = "auto"  # of the backbone
     epochs: int = 200
     batch_size: int = 128
     lr: float = 0.001
@@ -44,7 +44,7 @@ class Settings:
     devices: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
+        for name, least in MINIMUMS.items():
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
@@ -63,7 +63,7 @@ class Settings:
 
 def resolve(
     preset: str | None = None,
-    given: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     hyper: Mapping[str, Any] | None = None,
     base: Settings | None = None,
 ) -> Settings:
@@ -71,7 +71,7 @@ def resolve(
 
     Args:
         preset: Name of a preset in the package, or a path that ends in `.toml`.
-        given: Values of settings that win over the preset.
+        overrides: Values of settings that win over the preset.
         hyper: Hyper-parameters of the method that win over the preset.
         base: What to start from in place of the class defaults.
     """
@@ -79,7 +79,7 @@ def resolve(
     kinds = get_type_hints(Settings)
     kinds.pop("hyper")
     start = {} if base is None else {name: getattr(base, name) for name in kinds}
-    values = checked({**start, **plain, **(given or {})}, kinds, "setting")
+    values = checked({**start, **plain, **(overrides or {})}, kinds, "setting")
     method = str(values.get("method", Settings.method))
     own = {name: check(name, table) for name, table in per_method.items()}
     chosen = {**own.get(method, {}), **check(method, hyper or {})}

@@ -24,7 +24,7 @@ function lidChart(found) {
       svg("line", { x1: left, x2: width - 10, y1: y(0), y2: y(0), class: "axis" }), ...shapes,
       ...[0, most].map((v) => svg("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, `${(100 * v).toFixed(0)}%`)),
       ...ticks.map((i) => svg("text", { x: x(i), y: height - 18, "text-anchor": i === bins ? "end" : "middle" }, found.edges[i].toFixed(1))),
-      svg("text", { x: width / 2, y: height - 3, "text-anchor": "middle" }, "LID with the given label, mean over the training; each step is the same ratio")),
+      svg("text", { x: width / 2, y: height - 3, "text-anchor": "middle" }, "LID with the original label, mean over the training; each step is the same ratio")),
     el("figcaption", {}, "Share of each group. High LID: the row does not sit among the rows of its label. The last step holds all that is higher."));
 }
 
@@ -37,16 +37,16 @@ function heatMap(found) {
     return el("td", { style: { background: `rgb(var(--heat) / ${share.toFixed(2)})` } },
       el("button", { type: "button", "aria-label": `${number} from ${a} to ${b}: show them`, on: { click: () => showPair(a, b) } }, count(number)));
   };
-  return el("figure", {}, el("h3", {}, "From given to purified labels"),
+  return el("figure", {}, el("h3", {}, "From original to purified labels"),
     el("div", { class: "heat", tabindex: 0, role: "region", "aria-label": "Heat map of changed labels" }, el("table", {},
-      el("thead", {}, el("tr", {}, el("th", {}, "given ↓", el("br"), "now →"), found.classes.map((text) => el("th", { scope: "col" }, name(text))))),
+      el("thead", {}, el("tr", {}, el("th", {}, "original ↓", el("br"), "now →"), found.classes.map((text) => el("th", { scope: "col" }, name(text))))),
       el("tbody", {}, found.counts.map((line, i) => el("tr", {}, el("th", { scope: "row" }, name(found.classes[i])), line.map((number, j) => cell(number, i, j))))))),
     el("figcaption", {}, "Number of rows; on the diagonal those whose label stayed. Click a number to see the rows.", found.left_out ? ` Of all classes, the ${found.classes.length} with most changes; ${found.left_out} are left out.` : ""));
 }
 
-function showPair(given, suggested) {
+function showPair(original, suggested) {
   $("filters").reset();
-  $("f-given").value = String(D.classes.indexOf(given));
+  $("f-original").value = String(D.classes.indexOf(original));
   $("f-suggested").value = String(D.classes.indexOf(suggested));
   refilter();
   $("review").scrollIntoView();
@@ -54,7 +54,7 @@ function showPair(given, suggested) {
 
 function classTable(lines) {
   const truth = "right_before" in (lines[0] || {});
-  const heads = ["class", "rows given", "expected wrong", ...(truth ? [] : [""]), "moved away", "moved here", "rows now", ...(truth ? ["right before", "right after"] : [])];
+  const heads = ["class", "original rows", "expected wrong", ...(truth ? [] : [""]), "moved away", "moved here", "rows now", ...(truth ? ["right before", "right after"] : [])];
   const body = lines.map((line) => {
     const share = line.before ? line.expected_wrong / line.before : 0;
     return el("tr", {}, el("th", { scope: "row" }, name(line.class, { class: "cut" })), [count(line.before), `${count(line.expected_wrong)} (${percent(share)})`].map((t) => el("td", { class: "n" }, t)),
@@ -63,12 +63,12 @@ function classTable(lines) {
   });
   return el("figure", {}, el("h3", {}, "Classes: how noisy, and what cleaning does"), el("div", { class: "classes", tabindex: 0, role: "region", "aria-label": "Table of classes" },
     el("table", {}, el("thead", {}, el("tr", {}, heads.map((text, i) => el("th", { scope: "col", class: i && "n" }, text)))), el("tbody", {}, body))),
-  el("figcaption", {}, "Expected wrong: the sum of the probabilities that the given labels are wrong", truth ? "; right: by the truth, which is known here, among the rows that carry the label." : "."));
+  el("figcaption", {}, "Expected wrong: the sum of the probabilities that the original labels are wrong", truth ? "; right: by the truth, which is known here, among the rows that carry the label." : "."));
 }
 
 const CURVES = {
   loss: "loss", test_accuracy: "accuracy on test rows", label_accuracy: "labels that are right", lid_auroc: "LID ranks wrong labels (AUROC)",
-  labels_changed: "labels other than given",
+  labels_changed: "labels other than observed",
 };
 
 function curve(key, values) {

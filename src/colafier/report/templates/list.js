@@ -1,8 +1,8 @@
 // Which rows are shown, in which order, as pictures or as a table, page by page.
 const SIZES = { gallery: 24, table: 50 };
 const view = { mode: "gallery", page: 0, rows: [], selected: null };
-const FILTERS = ["given", "suggested", "action", "reason"];
-const COLUMN = { given: "given", suggested: "suggested", action: "action", reason: "reason" };
+const FILTERS = ["original", "suggested", "action", "reason"];
+const COLUMN = { original: "original", suggested: "suggested", action: "action", reason: "reason" };
 const KEPT = D.actions.indexOf("keep");
 
 const infinite = (value) => (value === null ? Infinity : value);
@@ -27,7 +27,7 @@ function order(kind) {
 function textOf(row) {
   const entry = evidence.get(row);
   const text = entry && entry.shown && entry.shown.text;
-  return `${row} ${rowName(row)} ${className(C.given[row])} ${className(C.suggested[row])} ${text || ""}`.toLowerCase();
+  return `${row} ${rowName(row)} ${className(C.original[row])} ${className(C.suggested[row])} ${text || ""}`.toLowerCase();
 }
 
 function matching() {
@@ -78,9 +78,9 @@ function mark(row) {
 }
 
 function pair(row) {
-  const given = className(C.given[row]), suggested = className(C.suggested[row]);
-  if (C.suggested[row] === NONE || given === suggested) return el("span", { class: "pair" }, name(given, { class: "cut" }));
-  return el("span", { class: "pair" }, name(given, { class: "was cut" }), "→", name(suggested, { class: "cut" }));
+  const original = className(C.original[row]), suggested = className(C.suggested[row]);
+  if (C.suggested[row] === NONE || original === suggested) return el("span", { class: "pair" }, name(original, { class: "cut" }));
+  return el("span", { class: "pair" }, name(original, { class: "was cut" }), "→", name(suggested, { class: "cut" }));
 }
 
 function card(row) {
@@ -94,13 +94,13 @@ function card(row) {
 }
 
 function tableOf(rows) {
-  const heads = ["row", "name", "given", "suggested", "confidence", "given label is right", "action", "reason", "LID", "decision"];
+  const heads = ["row", "name", "original", "suggested", "confidence", "original label is right", "action", "reason", "LID", "decision"];
   const numeric = new Set([0, 4, 5, 8]);
   const head = el("tr", {}, heads.map((text, i) => el("th", { class: numeric.has(i) && "n", scope: "col" }, text)));
   const body = rows.map((row) => {
     const found = decisions.get(row), cells = [
       el("button", { type: "button", class: "link", "aria-label": `Select row ${row}`, on: { click: () => select(row) } }, String(row)),
-      name(rowName(row), { class: "cut" }), name(className(C.given[row]), { class: "cut" }), name(className(C.suggested[row]), { class: "cut" }),
+      name(rowName(row), { class: "cut" }), name(className(C.original[row]), { class: "cut" }), name(className(C.suggested[row]), { class: "cut" }),
       percent(confidence(row)), percent(quality(row)), D.actions[C.action[row]], name(D.reasons[C.reason[row]], { class: "cut" }),
       C.lid[row] === null ? "" : String(C.lid[row]), found ? name(found.choice === "exclude" ? "exclude" : found.label) : "",
     ];

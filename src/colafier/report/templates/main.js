@@ -56,7 +56,7 @@ function onKey(event) {
 
 function wire() {
   const used = (column) => [...new Set(column)].filter((value) => value !== NONE).sort((a, b) => a - b);
-  for (const key of ["given", "suggested"]) fill($(`f-${key}`), used(C[key]).map((value) => [value, className(value)]), "any");
+  for (const key of ["original", "suggested"]) fill($(`f-${key}`), used(C[key]).map((value) => [value, className(value)]), "any");
   fill($("f-action"), used(C.action).map((value) => [value, D.actions[value]]), "any");
   fill($("f-reason"), used(C.reason).map((value) => [value, D.reasons[value] || "none"]), "any");
   $("filters").addEventListener("change", refilter);

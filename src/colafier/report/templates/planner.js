@@ -5,7 +5,7 @@ const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 let wanted = 100;
 
 function shift() {
-  const rows = [...decisions].filter(([row]) => C.quality[row] !== null).map(([row, found]) => [odds(row), found.choice === "exclude" || found.label !== className(C.given[row]) ? 1 : 0]);
+  const rows = [...decisions].filter(([row]) => C.quality[row] !== null).map(([row, found]) => [odds(row), found.choice === "exclude" || found.label !== className(C.original[row]) ? 1 : 0]);
   let b = 0, precision = 1;
   for (let round = 0; round < 30; round += 1) {
     let slope = -b;
@@ -23,7 +23,7 @@ function plan(rows) {
     const x = odds(row), p = sigmoid(x + b);
     [x + b, x + b - 2 * deviation, x + b + 2 * deviation].forEach((value, i) => sums[i].push(sums[i].at(-1) + sigmoid(value)));
     spread.push(spread.at(-1) + p * (1 - p));
-    undone.push(undone.at(-1) + (C.label[row] === C.given[row] ? p : 0));
+    undone.push(undone.at(-1) + (C.label[row] === C.original[row] ? p : 0));
   });
   const band = (n, side) => Math.min(n, Math.max(0, sums[0][n] + Math.sign(side) * Math.hypot(sums[side > 0 ? 2 : 1][n] - sums[0][n], 2 * Math.sqrt(spread[n]))));
   return { mean: sums[0], low: (n) => band(n, -1), high: (n) => band(n, 1), undone, seen };

@@ -22,7 +22,7 @@ function changed(row) {
 }
 
 function labelOf(row, choice, other) {
-  if (choice === "keep") return className(C.given[row]);
+  if (choice === "keep") return className(C.original[row]);
   if (choice === "suggestion") return className(C.suggested[row]);
   return choice === "other" ? other : null;
 }
@@ -68,7 +68,7 @@ function restore() {
 
 function asFile() {
   const list = [...decisions].sort((a, b) => a[0] - b[0]).map(([row, found]) => ({
-    row, name: D.names ? D.names[row] : String(row), given: C.given[row] === NONE ? null : className(C.given[row]),
+    row, name: D.names ? D.names[row] : String(row), original: C.original[row] === NONE ? null : className(C.original[row]),
     choice: found.choice, label: found.label, at: found.at,
   }));
   return { format: FORMAT, fingerprint: D.fingerprint, rows: D.rows, saved: now(), decisions: list };
@@ -94,8 +94,8 @@ function take(text) {
   let taken = 0, refused = 0;
   for (const entry of file.decisions) {
     const found = entry && { choice: entry.choice, label: entry.label, at: String(entry.at) };
-    const given = entry && (entry.given === null ? NONE : D.classes.indexOf(entry.given));
-    if (!entry || !sound(entry.row, found) || given !== C.given[entry.row]) { refused += 1; continue; }
+    const original = entry && (entry.original === null ? NONE : D.classes.indexOf(entry.original));
+    if (!entry || !sound(entry.row, found) || original !== C.original[entry.row]) { refused += 1; continue; }
     const own = decisions.get(entry.row);
     if (own && own.at > found.at) continue;
     if (!own || own.choice !== found.choice || own.label !== found.label) past.push([entry.row, own]);

@@ -130,18 +130,18 @@ def chosen(lines: pd.DataFrame, *, everything: bool = False, limit: int | None =
 def as_review(answers: Iterable[Answer], known: Known) -> Review:
     """Answers as the decisions that `colafier apply` takes."""
     made = []
-    columns = ("name", "given_label", "suggested_label")
+    columns = ("name", "original_label", "suggested_label")
     names, labels, suggested = (known.lines[column].tolist() for column in columns)
     for one in sorted(answers, key=lambda one: one.row):
-        given = labels[one.row] or None
+        original = labels[one.row] or None
         choice: Choice = "other"
         if one.label is None:
             choice = "exclude"
-        elif one.label == given:
+        elif one.label == original:
             choice = "keep"
         elif one.label == suggested[one.row]:
             choice = "suggestion"
-        made.append(Decision(one.row, names[one.row], given, choice, one.label, one.at))
+        made.append(Decision(one.row, names[one.row], original, choice, one.label, one.at))
     return Review(known.fingerprint, len(known.lines), stamp(datetime.now(UTC)), tuple(made))
 
 

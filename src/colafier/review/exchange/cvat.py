@@ -34,7 +34,7 @@ def write(sheet: Sheet, path: Path) -> list[Path]:
     folders = folder_names(sheet.classes)
     with whole(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
         for row, item in images(sheet):
-            label = sheet.cell(row, "suggested_label") or sheet.cell(row, "given_label")
+            label = sheet.cell(row, "suggested_label") or sheet.cell(row, "original_label")
             folder = folders[label] if label else NO_LABEL
             suffix = item.suffix.lower() if isinstance(item, Path) else suffix_of(item) or ".bin"
             name = f"{folder}/row{row}-{sheet.fingerprint[:8]}{suffix}"

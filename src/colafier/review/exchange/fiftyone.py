@@ -27,7 +27,7 @@ FIELDS = {
     "filepath": f"{FIELD}StringField",
     "tags": f"{FIELD}ListField({FIELD}StringField)",
     ROW: f"{FIELD}IntField",
-    "given": LABEL,
+    "original": LABEL,
     "suggested": LABEL,
     DECIDED: LABEL,
     "label_quality": f"{FIELD}FloatField",
@@ -81,7 +81,7 @@ def _sample(sheet: Sheet, row: int, item: Path) -> dict[str, Any]:
         "tags": [],
         "_media_type": "image",
         ROW: row,
-        "given": _classification(sheet.cell(row, "given_label")),
+        "original": _classification(sheet.cell(row, "original_label")),
         "suggested": _classification(sheet.cell(row, "suggested_label"), confidence),
         DECIDED: None,
         "label_quality": sheet.number(row, "label_quality"),
@@ -118,8 +118,8 @@ def _label(said: str, sample: dict[str, Any], row: int, known: Known, where: str
         value = decided.get("label") if isinstance(decided, dict) else decided
     else:
         # of the sample, not of the table: this is what the person saw
-        shown = sample.get("given" if said == "keep" else "suggested")
+        shown = sample.get("original" if said == "keep" else "suggested")
         value = shown.get("label") if isinstance(shown, dict) else None
         if said == "keep":
-            value = known.lines["given_label"].iat[row]
+            value = known.lines["original_label"].iat[row]
     return known.label(value, where)

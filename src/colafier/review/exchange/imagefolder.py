@@ -19,7 +19,7 @@ from colafier.review.exchange.answers import (
     written,
 )
 
-COPIED = ("given_label", "suggested_label", "confidence", "label_quality", "action", "reason")
+COPIED = ("original_label", "suggested_label", "confidence", "label_quality", "action", "reason")
 SENT, DECISION, FINGERPRINT = "sent_label", "decision", "fingerprint"
 CHOICES = get_args(Choice)
 
@@ -87,7 +87,7 @@ def _label(choice: str, line: dict[str, str], row: int, known: Known, where: str
     if choice == "exclude":
         return None
     if choice == "keep":
-        return known.label(known.lines["given_label"].iat[row], where)
+        return known.label(known.lines["original_label"].iat[row], where)
     return known.label(line["suggested_label" if choice == "suggestion" else "label"], where)
 
 

@@ -26,7 +26,7 @@ from colafier.review.exchange.answers import (
 LABEL, EXCLUDE, ITEM = "label", "exclude", "item"  # names of the controls and of what is shown
 LOCAL = "/data/local-files/?d="  # how Label Studio calls files of its own machine
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-SHOWN = ("name", "given_label", "suggested_label", "action", "reason")
+SHOWN = ("name", "original_label", "suggested_label", "action", "reason")
 
 
 def write(sheet: Sheet, path: Path, prefix: str | None = None) -> list[Path]:

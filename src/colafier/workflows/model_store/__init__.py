@@ -23,7 +23,7 @@ from colafier import __version__, methods
 from colafier.nets import Backbone, inference, net_factory
 from colafier.nets.normalize import Normalize
 from colafier.training import records
-from colafier.training.training_set import Rows
+from colafier.training.training_set import TrainingSet
 from colafier.workflows.model_store import cards
 from colafier.workflows.model_store import config as configs
 from colafier.workflows.model_store.config import (
@@ -158,10 +158,10 @@ def load(folder: Path) -> StoredModel:
 
 def _config(model: StoredModel) -> dict[str, Any]:
     """What config.json holds, as plain JSON values."""
-    precisions = {m.precision for m in model.classifier.modules() if isinstance(m, Backbone)}
-    if len(precisions) > 1:
-        raise ModelFolderError(f"the nets differ in precision: {', '.join(sorted(precisions))}")
-    own = {"format": FORMAT, "colafier": __version__, "precision": (*precisions, "auto")[0]}
+    dtypes = {m.dtype for m in model.classifier.modules() if isinstance(m, Backbone)}
+    if len(dtypes) > 1:
+        raise ModelFolderError(f"the nets differ in dtype: {', '.join(sorted(dtypes))}")
+    own = {"format": FORMAT, "colafier": __version__, "dtype": (*dtypes, "auto")[0]}
     rest = {name: getattr(model, name) for name in KINDS if name not in own}
     config: dict[str, Any] = json.loads(records.to_json(own | rest))
     configs.check(config)
@@ -194,18 +194,18 @@ def _take_normalize(tensors: dict[str, Tensor], row_shape: tuple[int, ...]) -> N
 def _rebuild(config: Mapping[str, Any], stored: int) -> nn.Module:
     """The method's deployed classifier before training; `stored` numbers are there to fill it."""
     shape, num_classes = config["row_shape"], len(config["classes"])
-    make_net = net_factory(config["net"], shape, num_classes, config["precision"])
+    make_net = net_factory(config["net"], shape, num_classes, config["dtype"])
     with torch.device("meta"):  # takes no memory, whatever the config says
         needed = sum(value.numel() for value in make_net().backbone.parameters())
     if needed > stored:
         net = f"{config['net']} on rows of shape {shape}"
         raise ModelFolderError(f"{net} has {needed} numbers, only {stored} are stored")
     method = methods.build(config["method"], **config["hyper"])
-    given = torch.arange(num_classes).repeat(BLANK_PER_CLASS)
+    observed = torch.arange(num_classes).repeat(BLANK_PER_CLASS)
     dtype = torch.uint8 if len(shape) == 3 else torch.float32
-    blank = torch.zeros(1, *shape, dtype=dtype).expand(len(given), *shape)  # one row in memory
+    blank = torch.zeros(1, *shape, dtype=dtype).expand(len(observed), *shape)  # one row in memory
     normalize = Normalize(torch.zeros(shape[0]), torch.ones(shape[0]))
-    rows = Rows(blank, given, num_classes, view_names=method.views, normalize=normalize)
+    rows = TrainingSet(blank, observed, num_classes, view_names=method.views, normalize=normalize)
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
         method.setup(make_net, rows, config["epochs"])
     return method.deployed().eval()

@@ -17,7 +17,7 @@ KINDS: dict[str, Any] = {
     "hyper": dict,
     "epochs": int,
     "net": str,
-    "precision": str,
+    "dtype": str,
     "row_shape": tuple[int, ...],
     "classes": tuple[str, ...],
     "input": dict,

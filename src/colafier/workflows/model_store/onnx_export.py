@@ -92,7 +92,7 @@ def _in_float32(classifier: nn.Module) -> nn.Module:
     classifier = copy.deepcopy(classifier).cpu().eval()
     for part in classifier.modules():
         if isinstance(part, Backbone):
-            part.precision = "float32"
+            part.dtype = "float32"
     return classifier
 
 

@@ -2,24 +2,24 @@
 
 import torch
 
-PRECISIONS = ("auto", "float32", "bf16")
+DTYPES = ("auto", "float32", "bf16")
 
 
-def check_precision(precision: str) -> None:
-    """Refuse what is none of `PRECISIONS`."""
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision is one of {', '.join(PRECISIONS)}, not {precision!r}")
+def check_dtype(dtype: str) -> None:
+    """Refuse what is none of `DTYPES`."""
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is one of {', '.join(DTYPES)}, not {dtype!r}")
 
 
-def backbone_dtype(precision: str, device: torch.device) -> torch.dtype:
+def backbone_dtype(dtype: str, device: torch.device) -> torch.dtype:
     """The number type a backbone computes in; `auto` takes bf16 only where the hardware gains.
 
     Without native bf16 arithmetic it is emulated: a ResNet step was seen to take ten times longer.
     """
-    check_precision(precision)
-    if precision == "auto":
+    check_dtype(dtype)
+    if dtype == "auto":
         return torch.bfloat16 if _gains_from_bf16(device) else torch.float32
-    return torch.bfloat16 if precision == "bf16" else torch.float32
+    return torch.bfloat16 if dtype == "bf16" else torch.float32
 
 
 def _gains_from_bf16(device: torch.device) -> bool:
