@@ -20,7 +20,7 @@ from torch import Tensor
 
 from colafier.audit import detectors
 from colafier.methods import build
-from colafier.methods.contract import Method
+from colafier.methods.contract import Labels, Method
 from colafier.nets import net_factory
 from colafier.training.optimizers import OptimizerSettings
 from colafier.training.trainer import fit
@@ -34,7 +34,7 @@ def training_course(settings: Settings, task: Task) -> list[Tensor]:
     method = build("ce")
     rows = TrainingSet(
         task.source.x,
-        task.observed,
+        Labels(task.observed),
         task.source.num_classes,
         view_names=method.views,
         batch_size=settings.batch_size,

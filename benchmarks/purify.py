@@ -25,12 +25,14 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from colafier import embed
-from colafier.audit import pipeline
+from colafier.audit.config import AuditConfig
 from colafier.audit.noise_model import soft_labels
+from colafier.audit.pipeline import configure, train_and_audit
 from colafier.audit.policy import decide
 from colafier.benchmark_data import noise, sources
 from colafier.benchmark_data.sources import Source
 from colafier.core.functional import gce
+from colafier.methods.contract import Labels
 from colafier.nets import inference
 from colafier.nets.normalize import Normalize
 from colafier.training import records
@@ -80,18 +82,24 @@ def figures(
 
 
 def ours(
-    x: Tensor, test_x: Tensor, observed: Tensor, source: Source, **chosen: Any
+    x: Tensor,
+    test_x: Tensor,
+    observed: Tensor,
+    source: Source,
+    chosen: dict[str, Any],
+    audit: dict[str, Any],
 ) -> dict[str, Any]:
     """`colafier purify` from the features on."""
     begin = time.perf_counter()
-    how = pipeline.recipe(tuple(x.shape[1:]), len(x), **chosen)
-    judged = pipeline.judge(x, observed, source.num_classes, how)
+    train, judge = configure(tuple(x.shape[1:]), len(x), chosen, audit)
+    labels = Labels(observed)
+    result = train_and_audit(x, labels, source.num_classes, train, judge)
     seconds = time.perf_counter() - begin
-    decided, found = judged.decided, judged.found
-    p = inference.predict(judged.classifier, test_x, judged.normalize)
+    decided, found = result.decided, result.found
+    p = inference.predict(result.classifier, test_x, result.normalize)
     wrong = observed != source.labels
     review = found.quality.argsort()[:2000]
-    strict = decide(found, found.plausible, observed, min_confidence=STRICT).labels
+    strict = decide(found, labels, AuditConfig(min_confidence=STRICT)).labels
     moved = strict != observed
     right = (strict == source.labels)[moved]
     return {
@@ -101,7 +109,7 @@ def ours(
         "strict_precision": float(right.float().mean()) if moved.any() else None,
         "rate": found.rate,
         "interval": found.interval,
-        "lean": found.model.feature_weight,
+        "feature_weight": found.model.feature_weight,
         "wrong_in_first_2000": float(wrong[review].float().mean()),
         "test_accuracy": float((p.argmax(1) == source.test_labels).float().mean()),
         "seconds": seconds,
@@ -161,21 +169,19 @@ def main() -> None:
     parser.add_argument("--human", required=True, help="CIFAR-10_human.pt")
     parser.add_argument("--labels", nargs="+", default=["random2"], help="sets, clean, or noise")
     parser.add_argument("--tools", nargs="+", default=["colafier", "gce_em", "cleanlab"])
-    parser.add_argument("--witnesses", type=float, help="ablation: their share; 1: nobody else")
+    parser.add_argument("--audit", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--limit", type=int, help="only so many training images")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     chosen = {"seed": args.seed, "hyper": read_pairs(args.set)}
-    if args.out_of_fold is not None:
-        pipeline.WITNESSES = args.out_of_fold
-
+    audit = read_pairs(args.audit)
     source = sources.cifar10(args.data, args.limit)
     x, test_x = features_of(source)
     for name in args.labels:
         observed = labels_of(name, source, args.human, args.seed)
         tools: dict[str, Callable[[], dict[str, Any]]] = {
-            "colafier": lambda y=observed: ours(x, test_x, y, source, **chosen),
+            "colafier": lambda y=observed: ours(x, test_x, y, source, chosen, audit),
             "gce_em": lambda y=observed: gce_em(x, test_x, y, source, args.seed),
             "cleanlab": lambda y=observed: cleanlab_probe(x, y, source),
         }

@@ -16,11 +16,18 @@ from purify import features_of
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from colafier.audit import pipeline
+from colafier.audit.pipeline import AuditResult, configure, train_and_audit
 from colafier.benchmark_data import sources
+from colafier.methods.contract import Labels
 from colafier.training import records
 
 RARE = 3  # classes
+
+
+def judge(x: Tensor, observed: Tensor, num_classes: int, seed: int) -> AuditResult:
+    """`colafier purify` from the features on."""
+    how = configure((x.shape[1],), len(x), {"seed": seed})
+    return train_and_audit(x, Labels(observed), num_classes, *how)
 
 
 def imbalance(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
@@ -32,7 +39,7 @@ def imbalance(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
     noisy = torch.rand(len(truth), generator=generator) < 0.2
     other = (truth + torch.randint(1, 10, truth.shape, generator=generator)) % 10
     observed = torch.where(noisy, other, truth)
-    judged = pipeline.judge(x, observed, 10, pipeline.recipe((x.shape[1],), len(x), seed=seed))
+    judged = judge(x, observed, 10, seed)
     labels = judged.decided.labels
     recall = [
         [float((found[truth == c] == c).float().mean()) for c in range(10)]
@@ -43,7 +50,7 @@ def imbalance(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
         "true_rate": float((observed != truth).float().mean()),
         "rate": judged.found.rate,
         "labels_right": [float((found == truth).float().mean()) for found in (observed, labels)],
-        "recall_given": recall[0],
+        "recall_observed": recall[0],
         "recall_purified": recall[1],
         "recall_rare": [sum(r[-RARE:]) / RARE for r in recall],
     }
@@ -54,12 +61,12 @@ def outlier(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(seed)
     hidden = truth >= 8
     observed = torch.where(hidden, torch.randint(8, truth.shape, generator=generator), truth)
-    judged = pipeline.judge(x, observed, 8, pipeline.recipe((x.shape[1],), len(x), seed=seed))
+    judged = judge(x, observed, 8, seed)
     said = torch.from_numpy(judged.decided.reason == "outlier")
     return {
-        "auroc_nowhere": roc_auc_score(hidden, 1 - judged.found.plausible.max(1).values),
+        "auroc_outlier": roc_auc_score(hidden, 1 - judged.found.plausible.max(1).values),
         "auroc_quality": roc_auc_score(hidden, -judged.found.quality),
-        "called_nowhere": int(said.sum()),
+        "called_outlier": int(said.sum()),
         "of_these_hidden": float(hidden[said].float().mean()) if said.any() else None,
     }
 

@@ -109,7 +109,9 @@ def test_quickstart_snippet_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_example_method_works(clouds: Source) -> None:
     observed = {"net": "linear", "epochs": 5, "noise": "pair:0.25", "lr": 0.01, "batch_size": 32}
-    settings = resolve(overrides={**observed, "method": "bootstrap"}, hyper={"observed_weight": 0.7})
+    settings = resolve(
+        overrides={**observed, "method": "bootstrap"}, hyper={"observed_weight": 0.7}
+    )
     result = run(settings, clouds, progress=False)
     assert result.record["config"]["hyper"] == {"observed_weight": 0.7}
     assert result.record["labels_right_after"] > 0.95 > result.record["labels_right_before"]

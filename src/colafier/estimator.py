@@ -12,9 +12,9 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from colafier.audit.config import AuditConfig
 from colafier.audit.label_table import table
-from colafier.audit.pipeline import AuditResult, TrainConfig, judge, recipe
-from colafier.audit.policy import MIN_CONFIDENCE
+from colafier.audit.pipeline import AuditResult, configure, train_and_audit
 from colafier.ingest.arrays import (
     Array,
     Channels,
@@ -24,6 +24,7 @@ from colafier.ingest.arrays import (
     same_rows,
     trusted_mask,
 )
+from colafier.methods import contract
 from colafier.nets import inference
 
 Net = str | nn.Module | Callable[[], nn.Module]
@@ -79,7 +80,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         batch_size: int | None = None,
         lr: float | None = None,
         weight_decay: float | None = None,
-        min_confidence: float = MIN_CONFIDENCE,
+        min_confidence: float = AuditConfig.min_confidence,
         flip: bool = True,
         channels: Channels | None = None,
         missing_label: Any = None,
@@ -116,17 +117,23 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_consistent_length(X, y)
         labels = Labels.of(y, self.missing_label)
         with torch.random.fork_rng(devices=[]):  # training seeds torch's own generator
-            judged = judge(
-                x,
-                labels.original,
-                len(labels.classes),
-                self._recipe(tuple(x.shape[1:]), int((labels.original >= 0).sum())),
-                trusted=trusted_mask(trusted, labels.original),
-                groups=same_rows(x),
-                progress=self.verbose,
-            )
-        self._keep(labels, judged, X.index if isinstance(X, pd.DataFrame) else None)
+            result = self._audited(x, labels, trusted)
+        self._keep(labels, result, X.index if isinstance(X, pd.DataFrame) else None)
         return self
+
+    def _audited(self, x: Tensor, encoded: Labels, trusted: Any) -> AuditResult:
+        labels = contract.Labels(encoded.original, trusted=trusted_mask(trusted, encoded.original))
+        shape = tuple(x.shape[1:])
+        train, judge = configure(shape, int(labels.labeled.sum()), *self._chosen())
+        return train_and_audit(
+            x,
+            labels,
+            len(encoded.classes),
+            train,
+            judge,
+            groups=same_rows(x),
+            progress=self.verbose,
+        )
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities (n, c), in the order of `classes_`."""
@@ -148,22 +155,14 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _chosen_method(self) -> tuple[str, dict[str, Any]]:
         return self.method, dict(self.hyper or {})
 
-    def _recipe(self, row_shape: tuple[int, ...], labeled: int) -> TrainConfig:
+    def _chosen(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What was chosen of `TrainConfig` and of `AuditConfig`."""
         method, hyper = self._chosen_method()
-        return recipe(
-            row_shape,
-            labeled,
-            method=method,
-            hyper=hyper,
-            net=self.net,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
-            flip=self.flip,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            min_confidence=self.min_confidence,
-        )
+        names = ("net", "epochs", "batch_size", "lr", "weight_decay", "flip")
+        train = {name: getattr(self, name) for name in names}
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        train |= {"method": method, "hyper": hyper, "seed": seed}
+        return train, {"min_confidence": self.min_confidence}
 
     def _first_rows(self, X: Any) -> Tensor:
         """Rows of `fit`, which decide what later ones must look like."""
@@ -182,26 +181,27 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return self._layout.bring(_images(X))
         return as_tensor(validate_data(self, X, dtype=np.float32, reset=False))
 
-    def _keep(self, labels: Labels, judged: AuditResult, index: pd.Index | None) -> None:
-        found = judged.found
+    def _keep(self, labels: Labels, result: AuditResult, index: pd.Index | None) -> None:
+        found = result.found
         self.classes_ = labels.classes
-        self.labels_ = labels.written(judged.decided.labels)
+        self.labels_ = labels.written(result.decided.labels)
         self.issues_ = table(
             labels.classes.tolist(),
             labels.original,
-            judged.p.argmax(1),
-            found.quality,
-            judged.decided,
-            judged.lid,
+            found,
+            result.decided,
+            predicted=result.predicted,
+            lid=result.lid,
+            method_labels=result.method_labels,
         ).infer_objects()
         if index is not None:
             self.issues_.index = index
         self.label_quality_ = self.issues_["label_quality"].to_numpy(copy=True)
         self.noise_rate_ = found.rate
         self.noise_rate_interval_ = found.interval
-        self.history_ = judged.history.epochs
-        self.classifier_ = judged.classifier
-        self._normalize = judged.normalize
+        self.history_ = result.history.epochs
+        self.classifier_ = result.classifier
+        self._normalize = result.normalize
 
 
 class ColafierClassifier(NoisyLabelClassifier):
@@ -223,7 +223,7 @@ class ColafierClassifier(NoisyLabelClassifier):
         batch_size: int | None = None,
         lr: float | None = None,
         weight_decay: float | None = None,
-        min_confidence: float = MIN_CONFIDENCE,
+        min_confidence: float = AuditConfig.min_confidence,
         flip: bool = True,
         channels: Channels | None = None,
         missing_label: Any = None,

@@ -11,6 +11,7 @@ from colafier.audit.noise_model import posterior
 from colafier.audit.out_of_fold import cross_fit
 from colafier.audit.policy import most_doubtful
 from colafier.ingest.arrays import Array, Labels, as_tensor
+from colafier.methods import contract
 from colafier.nets.normalize import Normalize
 
 RankedBy = Literal["self_confidence", "normalized_margin", "confidence_weighted_entropy"]
@@ -58,7 +59,7 @@ def find_label_issues(
         p, observed = _out_of_fold(features, labels, random_state)
     else:
         raise ValueError("give pred_probs, or features to get them from")
-    found = posterior(p, observed)
+    found = posterior(p, contract.Labels(observed))
     every = torch.ones(len(observed), dtype=torch.bool)
     issue = most_doubtful(found.quality, every, found.rate * frac_noise)
     if return_indices_ranked_by is None:
@@ -131,5 +132,5 @@ def _out_of_fold(features: Any, labels: Any, random_state: Any) -> tuple[Tensor,
     if (observed < 0).any():
         raise ValueError("each row needs a label; leave out those without")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
-    p = cross_fit(x, observed, len(found.classes), Normalize.fit(x), seed=seed)
+    p = cross_fit(x, contract.Labels(observed), len(found.classes), Normalize.fit(x), seed=seed)
     return p.double(), observed

@@ -95,7 +95,9 @@ def test_lid_is_that_among_the_rows_of_each_label() -> None:
     (entry,) = gather(known, [100], Snippets(shown))["rows"]
     cats, dogs = (known.x[known.original == label] for label in (0, 1))
     own = torch.tensor([0])  # the first of the cats
-    assert entry["lid"]["original"] == pytest.approx(float(lid(known.x[:1], 20, cats, own)), abs=1e-3)
+    assert entry["lid"]["original"] == pytest.approx(
+        float(lid(known.x[:1], 20, cats, own)), abs=1e-3
+    )
     assert entry["lid"]["suggested"] == pytest.approx(float(lid(known.x[:1], 20, dogs)), abs=1e-3)
     assert entry["lid"]["suggested"] < entry["lid"]["original"]
 

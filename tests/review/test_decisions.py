@@ -169,7 +169,10 @@ BAD_FIT = {
     "beyond": (content(one(0, "keep", "cat") | {"row": 5}), "there is no row 5"),
     "twice": (content(ALL[1], ALL[1]), "row 1 is decided twice"),
     "name": (content(one(0, "keep", "cat", name="x")), "it is 'cat/1.png' in this run, not 'x'"),
-    "original": (content(one(0, "keep", "cat", original="dog")), "original label is 'cat', not 'dog'"),
+    "original": (
+        content(one(0, "keep", "cat", original="dog")),
+        "original label is 'cat', not 'dog'",
+    ),
     "no class": (content(one(0, "other", "eel")), "no class 'eel'; there are cat, dog"),
     "empty class": (content(one(0, "other", "")), "no class ''"),
     "kept another": (content(one(0, "keep", "dog")), "to keep its label means 'cat', not 'dog'"),

@@ -55,7 +55,9 @@ def test_injected_noise_is_scored(vectors: Source) -> None:
 
 def test_a_method_that_needs_the_noise_rate_is_told_it(vectors: Source) -> None:
     overrides = {**QUICK, "noise": "pair:0.25"}
-    record = run(resolve(overrides={**overrides, "method": "jocor"}), vectors, progress=False).record
+    record = run(
+        resolve(overrides={**overrides, "method": "jocor"}), vectors, progress=False
+    ).record
     assert record["config"]["hyper"]["noise_rate"] == pytest.approx(
         record["noise"]["true_rate"], abs=1e-3
     )
@@ -89,7 +91,9 @@ def test_rows_without_a_label_stay_empty(vectors: Source) -> None:
 
 
 def test_limit_keeps_the_first_rows_and_all_test_rows() -> None:
-    whole, part = (prepare(resolve("digits", overrides)).source for overrides in ({}, {"limit": 50}))
+    whole, part = (
+        prepare(resolve("digits", overrides)).source for overrides in ({}, {"limit": 50})
+    )
     assert torch.equal(part.x, whole.x[:50])
     assert torch.equal(part.labels, whole.labels[:50])
     assert part.test_x is not None

@@ -1,7 +1,7 @@
 """Detection baselines: what other tools make of the same rows, as a quality of each label.
 
 All take evidence about the rows and the observed labels (-1: none), and give a quality in [0, 1]
-that is low where the label is suspicious. It is 1 where there is no label, or no evidence, to doubt.
+that is low where the label is suspicious. It is 1 where there is no label or no evidence.
 """
 
 import torch

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor
 
+from colafier.audit.noise_model import Posterior
 from colafier.audit.policy import EXCLUDE, UNUSABLE, Decisions
 
 COLUMNS = (
@@ -20,42 +22,49 @@ COLUMNS = (
     "label",
     "reason",
     "lid",
+    "method_label",
 )
 
 
 def table(
     classes: Sequence[Any],
     original: Tensor,
-    predicted: Tensor,
-    quality: Tensor,
+    found: Posterior,
     decided: Decisions,
-    lid: Tensor,
+    *,
+    predicted: Tensor,
+    lid: Tensor | None = None,
+    method_labels: Tensor | None = None,
 ) -> pd.DataFrame:
     """All rows with what was found about them.
 
     Args:
         classes: Class names or values, in their order.
-        original: Original labels as numbers (n,), -1 where there is none.
-        predicted: The classifier's classes (n,).
-        quality: Probability that the original label is right (n,).
+        original: Labels as class numbers (n,), -1 where there is none.
+        found: What is believed of the labels.
         decided: What to do with each row.
-        lid: Running mean of LID, not a number for rows that were never trained on (n,).
+        predicted: Classes that the classifier predicts (n,).
+        lid: Mean LID in training (n,), not a number for rows that were never trained on.
+        method_labels: What the method itself believes (n,); None: no method was trained.
     """
     names = np.empty(len(classes) + 1, dtype=object)
     names[:-1] = list(classes)
     names[-1] = None  # -1 takes the last
     has_label = (original >= 0).numpy()
+    no_label = torch.full_like(original, -1)
+    nan = np.full(len(original), np.nan, dtype=np.float32)
     columns = {
         "original_label": names[original.numpy()],
         "predicted_label": names[predicted.numpy()],
         "suggested_label": names[decided.suggested.numpy()],
         "confidence": decided.confidence.numpy(),
-        "label_quality": np.where(has_label, quality.numpy(), np.nan),
+        "label_quality": np.where(has_label, found.quality.numpy(), np.nan),
         "is_label_issue": decided.issue.numpy(),
         "action": decided.action,
         "label": names[decided.labels.numpy()],
         "reason": decided.reason,
-        "lid": lid.numpy(),
+        "lid": nan if lid is None else lid.numpy(),
+        "method_label": names[(no_label if method_labels is None else method_labels).numpy()],
     }
     return pd.DataFrame({name: columns[name] for name in COLUMNS})
 

@@ -1,8 +1,8 @@
 """P(true class | row, observed label): a classifier's probabilities joined with a noise model.
 
-People and heuristics do not err at random: a wrong label is mostly one that looks right. So the
-noise model has, beside a transition matrix, a `lean` towards the classes that the classifier
-finds plausible. Without it the number of wrong labels comes out too low.
+People and heuristics do not err at random: a wrong label is mostly one that looks right. So beside
+a transition matrix the noise model has a feature-dependent term: labels go to classes that the
+classifier finds plausible. Without it the estimated number of wrong labels is too low.
 """
 
 from dataclasses import dataclass, replace
@@ -12,20 +12,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-# Further the lean does not go: beyond, it makes even clean labels likelier, and finds errors there
-FEATURE_WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2)
-# Of a classifier's probabilities: one that learned from noisy labels is often as unsure as they are
-INVERSE_TEMPERATURES = (0.9, 1.1, 1.4, 1.8, 2.4, 3.2, 4.2, 5.6, 8.0)
+from colafier.audit.config import AuditConfig
+from colafier.methods.contract import Labels
+
 ROWS_FOR_TEMPERATURE = 20_000  # are enough to choose one
-ROUNDS = 25  # of EM for each lean, which starts from the one before
-SMALLEST = 1e-4  # probabilities below are the same to the lean
+ROUNDS = 25  # of EM for each feature weight, which starts from the result of the one before
+SMALLEST = 1e-4  # probabilities below count as this much in the feature-dependent term
 PSEUDO_ROWS = 1.0  # for each true class, spread over the observed ones
 PARTS = 10  # of the rows, for the interval of the rate
 
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """P(given j | true i, row) = transition[i, j] p_j^lean / sum over j, p the classifier's."""
+    """P(observed j | true i, row) = transition[i, j] p_j^w / sum over j, w the feature weight."""
 
     transition: Tensor  # (c, c) from the true class (rows) to the observed one
     feature_weight: float
@@ -51,39 +50,33 @@ class Posterior:
     interval: tuple[float, float]  # of the rate, 95 %, as far as chance in the rows goes
 
 
-def posterior(
-    p: Tensor,
-    observed: Tensor,
-    trusted: Tensor | None = None,
-    among: Tensor | None = None,
-    original: Tensor | None = None,
-) -> Posterior:
+def posterior(p: Tensor, labels: Labels, config: AuditConfig | None = None) -> Posterior:
     """Join a classifier's probabilities with the observed labels.
 
+    Where the original labels of trusted rows are known, the noise model is learned from them as
+    well. People look at the worst labels first: learned from the other rows alone, it would take
+    labels to be better than they are.
+
     Args:
-        p: P(class | row) of a classifier that was not taught the row's own label (n, c).
-        observed: Observed labels (n,), -1 where there is none.
-        trusted: Rows whose label is known to be right, as a boolean mask.
-        among: Rows that the noise model is learned from, as a boolean mask; all by default.
-        original: The labels that came with the data (n,), where those of trusted rows are not them.
-            A person looks at the worst labels first: a noise model that is learned from the others
-            alone takes labels for better than they are.
+        p: P(class | row) of a classifier that was not trained on the row's own label (n, c).
+        labels: The labels of the rows.
+        config: Candidates of the noise model.
     """
-    trusted = torch.zeros(len(p), dtype=torch.bool) if trusted is None else trusted
-    usable = (observed >= 0) & ~trusted
-    learn = usable if among is None else usable & among
-    seen = _Seen(p.double(), observed, learn)
-    if original is not None:
-        seen = _Seen(p.double(), original, learn | trusted & (original >= 0), observed, trusted)
-    seen = _with_best_temperature(seen)
+    config = AuditConfig() if config is None else config
+    usable, trusted, observed = labels.doubtful, labels.trusted, labels.observed
+    seen = _Seen(p.double(), observed, usable)
+    if labels.original is not None:
+        learned = usable | trusted & (labels.original >= 0)
+        seen = _Seen(p.double(), labels.original, learned, observed, trusted)
+    seen = _with_best_temperature(seen, config)
     p = seen.p
-    model = _likeliest(seen)
+    model = _likeliest(seen, seen.rows, config)
     joined = p.clone()  # rows without a label
     joined[usable] = _normalized(p[usable] * model.chances(p[usable], observed[usable]))
     joined[trusted] = one_hot(observed[trusted], p.shape[1]).double()
     quality = joined.gather(1, observed.clamp(min=0)[:, None])[:, 0]
     quality = torch.where(observed >= 0, quality, 1.0)
-    wrong = 1 - quality[learn]
+    wrong = 1 - quality[usable]
     rate = float(wrong.mean()) if len(wrong) else 0.0
     return Posterior(
         joined.float(),
@@ -91,7 +84,7 @@ def posterior(
         quality.float(),
         model,
         rate,
-        _interval(seen, rate),
+        _interval(seen, rate, config),
     )
 
 
@@ -119,27 +112,29 @@ class _Seen:
         return torch.where(self.known[rows][:, None], sure, p)
 
 
-def _with_best_temperature(seen: _Seen) -> _Seen:
-    """With probabilities to the power that makes the observed labels likeliest."""
+def _with_best_temperature(seen: _Seen, config: AuditConfig) -> _Seen:
+    """With probabilities at the temperature that makes the observed labels likeliest.
+
+    A classifier that was trained on noisy labels is often as unsure as they are.
+    """
     rows = seen.rows
     rows = rows[:: max(1, len(rows) // ROWS_FOR_TEMPERATURE)]
-    best, most = INVERSE_TEMPERATURES[0], -inf
+    best, highest = config.inverse_temperatures[0], -inf
     start = _start(seen.p.shape[1], seen.p)
-    for inverse_temperature in INVERSE_TEMPERATURES:
+    for inverse_temperature in config.inverse_temperatures:
         some = replace(seen, p=_tempered(seen.p, inverse_temperature))
-        model = _learned(some, rows, FEATURE_WEIGHTS[0], start)
-        if not model.likelihood > most:  # past the top
+        model = _learned(some, rows, config.feature_weights[0], start)
+        if not model.likelihood > highest:  # past the maximum
             break
-        best, most = inverse_temperature, model.likelihood
+        best, highest = inverse_temperature, model.likelihood
     return replace(seen, p=_tempered(seen.p, best))
 
 
-def _likeliest(seen: _Seen, rows: Tensor | None = None) -> NoiseModel:
-    """The noise model of all rows or of some: EM for each lean, then the best."""
-    rows = seen.rows if rows is None else rows
+def _likeliest(seen: _Seen, rows: Tensor, config: AuditConfig) -> NoiseModel:
+    """The noise model of these rows: EM for each feature weight, then the likeliest."""
     transition = _start(seen.p.shape[1], seen.p)
     models = []
-    for feature_weight in FEATURE_WEIGHTS:
+    for feature_weight in config.feature_weights:
         models.append(_learned(seen, rows, feature_weight, transition))
         transition = models[-1].transition
     return max(models, key=lambda model: model.likelihood)
@@ -151,14 +146,17 @@ def _learned(seen: _Seen, rows: Tensor, feature_weight: float, transition: Tenso
     )
 
 
-def fit_noise(p: Tensor, observed: Tensor) -> NoiseModel:
-    """The noise model that makes the observed labels likeliest: EM for each lean, then the best.
+def fit_noise(p: Tensor, observed: Tensor, config: AuditConfig | None = None) -> NoiseModel:
+    """The noise model that makes the observed labels likeliest.
 
     Args:
         p: Probabilities (n, c).
         observed: Observed labels (n,).
+        config: Candidates of the noise model.
     """
-    return _likeliest(_Seen(p, observed, torch.ones(len(p), dtype=torch.bool)))
+    every = torch.ones(len(p), dtype=torch.bool)
+    seen = _Seen(p, observed, every)
+    return _likeliest(seen, seen.rows, AuditConfig() if config is None else config)
 
 
 def soft_labels(p: Tensor, observed: Tensor) -> Tensor:
@@ -196,14 +194,14 @@ def _expect_and_maximize(
     return NoiseModel(transition, feature_weight, float(likelihood))
 
 
-def _interval(seen: _Seen, rate: float) -> tuple[float, float]:
+def _interval(seen: _Seen, rate: float, config: AuditConfig) -> tuple[float, float]:
     """From the rates of ten parts of the rows, each with its own noise model."""
     rates = []
     for part in range(PARTS):
         some = seen.rows[part::PARTS]
         if len(some) < 2 * seen.p.shape[1]:
             return 0.0, 1.0  # too few rows to know
-        model = _likeliest(seen, some)
+        model = _likeliest(seen, some, config)
         if seen.known is not None:
             some = some[~seen.known[some]]
             if not len(some):

@@ -6,17 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colafier.audit.config import AuditConfig
 from colafier.audit.noise_model import Posterior
+from colafier.methods.contract import Labels
 
 KEEP, RELABEL, REVIEW, EXCLUDE = "keep", "relabel", "review", "exclude"
 WRONG, AMBIGUOUS, OUTLIER, DUPLICATE = "wrong", "ambiguous", "outlier", "duplicate"
-# How likely the suggested class must be by default: likelier than the observed one, which is what
-# makes most labels right; a person who reads relabels as facts asks for more
-MIN_CONFIDENCE = 0.0
-MIN_TOP = 0.3  # of a row that looks like any class at all
-ABOVE_CHANCE = 1.2  # times chance, where there are so few classes that chance is more
-SECOND = 0.3  # of a row that looks like two classes
-SHRINKS = 0.05  # share of its rows that a class may lose beyond what it gains, as expected
 UNUSABLE = "unusable"  # before the reason why a row could not be read
 
 
@@ -43,53 +38,57 @@ class Decisions:
 
 def decide(
     found: Posterior,
-    p: Tensor,
-    observed: Tensor,
+    labels: Labels,
+    config: AuditConfig | None = None,
     *,
-    trusted: Tensor | None = None,
     groups: Tensor | None = None,
     may_move: Tensor | None = None,
-    min_confidence: float = MIN_CONFIDENCE,
 ) -> Decisions:
     """What to do with each row.
 
     Args:
         found: What is believed once the observed labels are known.
-        p: P(class | row) of the classifier, before they are (n, c).
-        observed: Observed labels (n,), -1 where there is none.
-        trusted: Rows whose label a person decided: always kept.
+        labels: The labels; trusted ones are always kept.
+        config: How sure a relabel must be, and the other thresholds.
         groups: For each row the number of its group of exact duplicates, -1 for none.
-        may_move: Rows that may be relabeled; the others are looked at by a person.
-        min_confidence: How likely the suggested class must be for a relabel.
+        may_move: Rows that may be relabeled; a person looks at the others. None: all may.
     """
-    if not 0 <= min_confidence <= 1:
-        raise ValueError(f"min_confidence must be from 0 to 1, not {min_confidence}")
-    n = len(observed)
-    trusted = torch.zeros(n, dtype=torch.bool) if trusted is None else trusted
-    free = ~trusted & (observed >= 0)
+    config = AuditConfig() if config is None else config
+    p, observed, free = found.plausible, labels.observed, labels.doubtful
     confidence, suggested = found.probabilities.max(1)  # (n,), (n,)
     issue = most_doubtful(found.quality, free, found.rate)
     differs = free & (suggested != observed)
     clashing = _clashing(observed, groups) & free
-    least = max(MIN_TOP, ABOVE_CHANCE / p.shape[1])
-    outlier = issue & (p.max(1).values < least) & (p.shape[1] > 2)
-    sure = differs & (confidence >= min_confidence) & ~outlier & ~clashing
+    lowest = max(config.outlier_max_probability, config.outlier_chance / p.shape[1])
+    outlier = issue & (p.max(1).values < lowest) & (p.shape[1] > 2)
+    sure = differs & (confidence >= config.min_confidence) & ~outlier & ~clashing
     if may_move is not None:
         sure &= may_move
-    sure &= _no_class_shrinks(found.probabilities, observed, suggested, sure)
+    shrinkage = config.max_class_shrinkage
+    sure &= _no_class_shrinks(found.probabilities, observed, suggested, sure, shrinkage)
     look = (issue | differs) & ~sure | clashing
-    action = np.full(n, KEEP, dtype=object)
-    action[look.numpy()] = REVIEW
-    action[sure.numpy()] = RELABEL
-    action[(outlier & ~clashing).numpy()] = EXCLUDE
     second = found.probabilities.topk(min(2, p.shape[1]), 1).values[:, -1]
-    reason = np.full(n, "", dtype=object)
-    reason[(look | sure).numpy()] = WRONG
-    reason[(look & (second >= SECOND)).numpy()] = AMBIGUOUS
-    reason[outlier.numpy()] = OUTLIER
-    reason[clashing.numpy()] = DUPLICATE
-    labels = torch.where(sure, suggested, observed)
-    return Decisions(suggested, confidence, issue, action, reason, labels)
+    action = _texts(len(labels), KEEP, {REVIEW: look, RELABEL: sure, EXCLUDE: outlier & ~clashing})
+    reason = _texts(
+        len(labels),
+        "",
+        {
+            WRONG: look | sure,
+            AMBIGUOUS: look & (second >= config.ambiguous_min_second),
+            OUTLIER: outlier,
+            DUPLICATE: clashing,
+        },
+    )
+    new = torch.where(sure, suggested, observed)
+    return Decisions(suggested, confidence, issue, action, reason, new)
+
+
+def _texts(n: int, default: str, chosen: dict[str, Tensor]) -> np.ndarray:
+    """A text for each row (n,); of several that apply the last one counts."""
+    texts = np.full(n, default, dtype=object)
+    for text, rows in chosen.items():
+        texts[rows.numpy()] = text
+    return texts
 
 
 def most_doubtful(quality: Tensor, free: Tensor, rate: float) -> Tensor:
@@ -101,7 +100,9 @@ def most_doubtful(quality: Tensor, free: Tensor, rate: float) -> Tensor:
     return issue
 
 
-def _no_class_shrinks(p: Tensor, observed: Tensor, suggested: Tensor, moved: Tensor) -> Tensor:
+def _no_class_shrinks(
+    p: Tensor, observed: Tensor, suggested: Tensor, moved: Tensor, shrinkage: float
+) -> Tensor:
     """Which of the moves to make (n,), so that no class loses many more rows than it gains.
 
     A rare class is a small suspicion in many rows; one by one they look right to move, but
@@ -111,7 +112,7 @@ def _no_class_shrinks(p: Tensor, observed: Tensor, suggested: Tensor, moved: Ten
     rows = p.double().sum(0)  # (c,) expected of each class
     for label in observed[moved].bincount().nonzero()[:, 0].tolist():
         gained = p[moved & (suggested == label), label].double().sum()
-        may_lose = gained + max(SHRINKS * float(rows[label]), 1.0)
+        may_lose = gained + max(shrinkage * float(rows[label]), 1.0)
         leaving = (moved & (observed == label)).nonzero()[:, 0]
         lost, order = p[leaving, label].double().sort(stable=True)  # (m,), the surest first
         allowed[leaving[order]] = lost.cumsum(0) <= may_lose

@@ -143,6 +143,7 @@ def train(
     from colafier.training import loggers
     from colafier.training.checkpoint import CheckpointError
     from colafier.workflows import experiment
+    from colafier.workflows.run_dir import LABELS
 
     overrides = _overrides(
         source=source, data=data, limit=limit, pad_to=pad_to, noise=noise, method=method, net=net,
@@ -159,16 +160,16 @@ def train(
         if then is not None:
             _same(settings, then)
         task = experiment.prepare(settings)
-        if not resume:  # after all that can be wrong, so that a typo costs no older run
-            experiment.claim(out, overwrite=overwrite)
     with (
         mistakes_explained((OSError, CheckpointError)),
         interruptible(f"go on with: colafier train --resume --out {out}"),
     ):
-        result = experiment.train(settings, task, out, resume=resume, log=log or ())
+        result = experiment.train(
+            settings, task, out, resume=resume, overwrite=overwrite, log=log or ()
+        )
     console.print(table({settings.method: result.record}, f"{settings.source}, {settings.noise}"))
     console.print(
-        f"The purified labels are in {out / experiment.LABELS}, a report to look at is in "
+        f"The purified labels are in {out / LABELS}, a report to look at is in "
         f"{out / page.NAME}, the rest beside them.",
         soft_wrap=True,
     )

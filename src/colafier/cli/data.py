@@ -252,10 +252,10 @@ def _overview(summary: dict[str, Any]) -> Table:
         shown.add_row(action, f"{count:,}")
     shown.add_row("expected: wrong labels fixed", f"{summary['expected_fixed']:,}")
     shown.add_row("expected: clean labels broken", f"{summary['expected_broken']:,}")
-    if summary["accuracy_on_unseen_original_labels"] is not None:
+    if summary["accuracy_on_unseen_observed_labels"] is not None:
         shown.add_row(
             "observed labels met on unseen rows",
-            f"{summary['accuracy_on_unseen_original_labels']:.1%}",
+            f"{summary['accuracy_on_unseen_observed_labels']:.1%}",
         )
     return shown
 

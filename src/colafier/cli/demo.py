@@ -8,13 +8,8 @@ from rich.console import Console
 
 from colafier.cli.score_table import percent, table
 from colafier.report import page
-from colafier.workflows.experiment import (
-    LABELS,
-    Result,
-    claim,
-    prepare,
-    train,
-)
+from colafier.workflows.experiment import Result, prepare, train
+from colafier.workflows.run_dir import LABELS
 from colafier.workflows.settings import resolve
 
 METHODS = ("colafier", "ce")
@@ -28,8 +23,6 @@ def demo(folder: Path, overrides: Mapping[str, Any], console: Console) -> dict[s
         overrides: Settings in place of those of the preset `digits`.
         console: Where to print.
     """
-    for name in METHODS:
-        claim(folder / name, overwrite=True)
     results: dict[str, Result] = {}
     for name in METHODS:
         settings = resolve("digits", {**overrides, "method": name})
@@ -41,7 +34,7 @@ def demo(folder: Path, overrides: Mapping[str, Any], console: Console) -> dict[s
                 f"({settings.noise}, seed {settings.seed})."
             )
         console.print(f"Training {name} for {settings.epochs} epochs ...")
-        results[name] = train(settings, task, folder / name)
+        results[name] = train(settings, task, folder / name, overwrite=True)
     records = {name: result.record for name, result in results.items()}
     console.print(table(records, "Digits with wrong labels"))
     console.print(

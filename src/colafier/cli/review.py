@@ -60,7 +60,7 @@ def apply(
         return
     advice = f"the decisions are applied; go on with: colafier apply {run} --continue"
     with mistakes_explained(), interruptible(advice):
-        summary = apply.go_on(run, say=_say).summary
+        summary = apply.continue_training(run, say=_say).summary
     low, high = summary["estimated_noise_interval"]
     counts = ", ".join(f"{action} {count:,}" for action, count in summary["actions"].items())
     _say(

@@ -1,24 +1,15 @@
 """What methods with two nets have in common."""
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 
 from colafier.core.functional import cross_entropy
 from colafier.methods._row_losses import no_losses
 from colafier.methods.contract import Batch, MakeNet, MakeOptimizer, Method, TrainSet
+from colafier.nets.ensemble import Ensemble
 
 # Tags of the passes in which the first and the second net learn; figures of "train" have no prefix
 TAGS = ("train", "second")
-
-
-class Pair(nn.ModuleList):
-    """Two nets; called as one classifier it gives their mean logits (b, c)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Mean logits (b, c)."""
-        return torch.stack([cast(Tensor, net(x)) for net in self]).mean(0)
 
 
 class TwoNets(Method):
@@ -31,7 +22,7 @@ class TwoNets(Method):
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets."""
-        self.net = Pair([make_net(), make_net()])
+        self.net = Ensemble([make_net(), make_net()])
 
     def members(self) -> list[nn.Module]:
         """Each net alone."""

@@ -88,6 +88,7 @@ class CoLafier(Method):
     )
     year = 2024
     num_nets = 2
+    features_defaults = {"holdout": False, "mix_share": 0.25}  # out-of-fold predictions check there
 
     def __init__(
         self,
@@ -219,12 +220,12 @@ class CoLafier(Method):
         now = {"labels": self.labels, "judged": history.judged, "lid": history.lid}
         return {name: table.values for name, table in now.items()}
 
-    def purify(self, train: TrainSet) -> Purified:
+    def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
         """Labels that stand the test of held-out rows; quality and LID of the observed labels."""
         labels = self.labels.values  # (n,)
         observed = train.observed.to(labels.device)
         known = observed.clamp(min=0)  # rows without a label hold -1
-        p = train.predict(self.deployed()).to(labels.device)  # (n, c)
+        p = probabilities.to(labels.device)  # (n, c)
         of_observed = p.gather(1, known[:, None])[:, 0]  # (n,)
         quality = torch.where(self.history.seen, self.history.mean_observed(), of_observed).clamp(
             0, 1

@@ -13,6 +13,43 @@ from torch import Tensor, nn
 from colafier.methods.row_table import RowTable as RowTable
 
 
+@dataclass(frozen=True, init=False, eq=False)  # tensors have no plain equality
+class Labels:
+    """The labels of n rows as class numbers, -1 where a row has none; on the CPU.
+
+    Args:
+        observed: What training starts from (n,).
+        original: What came with the data (n,), where trusted rows hold something else in
+            `observed`; None: nothing is known about what trusted rows had.
+        trusted: Rows whose label a person decided, as a boolean mask; None: no row.
+    """
+
+    observed: Tensor  # (n,)
+    original: Tensor | None  # (n,)
+    trusted: Tensor  # (n,) bool
+
+    def __init__(
+        self, observed: Tensor, original: Tensor | None = None, trusted: Tensor | None = None
+    ) -> None:
+        nobody = torch.zeros(len(observed), dtype=torch.bool)
+        object.__setattr__(self, "observed", observed.long().cpu())
+        object.__setattr__(self, "original", None if original is None else original.long().cpu())
+        object.__setattr__(self, "trusted", nobody if trusted is None else trusted.cpu())
+
+    @property
+    def labeled(self) -> Tensor:
+        """Rows that have a label at all (n,)."""
+        return self.observed >= 0
+
+    @property
+    def doubtful(self) -> Tensor:
+        """Rows with a label that nobody decided (n,)."""
+        return self.labeled & ~self.trusted
+
+    def __len__(self) -> int:
+        return len(self.observed)
+
+
 @dataclass(frozen=True)
 class Batch:
     """Rows that are learned from in one step; of several processes, the share of this one."""
@@ -72,9 +109,18 @@ class Purified:
         default_factory=dict
     )  # why it decided as it did
     votes: dict[str, Tensor] = field(default_factory=dict)  # who -> (n,) class it sees, -1: none
-    trajectory: Tensor | None = (
-        None  # (n, t) probability of the observed label as the training went on
-    )
+    trajectory: Tensor | None = None  # (n, t) probability of the observed label during training
+
+    def cpu(self) -> "Purified":
+        """The same on the CPU."""
+        return replace(
+            self,
+            labels=self.labels.cpu(),
+            quality=self.quality.cpu(),
+            columns={name: column.cpu() for name, column in self.columns.items()},
+            votes={name: classes.cpu() for name, classes in self.votes.items()},
+            trajectory=None if self.trajectory is None else self.trajectory.cpu(),
+        )
 
 
 class TrainSet(Protocol):
@@ -146,9 +192,8 @@ class Method(nn.Module):
     year: ClassVar[int] = 0
     num_nets: ClassVar[int] = 1
     needs_noise_rate: ClassVar[bool] = False
-    can_warm_start: ClassVar[bool] = (
-        True  # whether a finished run can be trained on for more epochs
-    )
+    can_warm_start: ClassVar[bool] = True  # whether a finished run can be trained for more epochs
+    features_defaults: ClassVar[dict[str, Any]] = {}  # hyper-parameters on features of a net
 
     views: tuple[str, ...] = ("weak",)
     net: Any  # whatever `setup` builds
@@ -217,9 +262,13 @@ class Method(nn.Module):
         """
         return {}
 
-    def purify(self, train: TrainSet) -> Purified:
-        """The method's labels and scores; by default what the deployed classifier predicts."""
-        probabilities = train.predict(self.deployed())  # (n, c)
+    def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
+        """The method's labels and scores; by default the deployed classifier's predictions.
+
+        Args:
+            train: The rows.
+            probabilities: Of the deployed classifier for all rows (n, c).
+        """
         observed = train.observed.to(probabilities.device)
         keep = (train.trusted | ~train.labeled).to(probabilities.device)
         known = observed.clamp(min=0)  # rows without a label hold -1

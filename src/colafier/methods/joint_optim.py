@@ -131,7 +131,7 @@ class JointOptim(Method):
         labels = purified(self.targets.values, self.observed).labels
         return {"labels": labels, "loss": self.row_losses.values}
 
-    def purify(self, train: TrainSet) -> Purified:
+    def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
         """The classes of the soft labels, and how much of each is the observed class."""
         return purified(self.targets.values, self.observed)
 

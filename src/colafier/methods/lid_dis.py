@@ -85,7 +85,7 @@ class LidDisAlone(Method):
         """LID of the observed labels in this epoch."""
         return {"lid": self.lid.values}
 
-    def purify(self, train: TrainSet) -> Purified:
+    def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
         """The observed labels, ranked by their mean LID."""
         lid = self.lid_sum.values / self.epochs_seen.values  # (n,) not a number where unseen
         rank = torch.nan_to_num(lid, nan=torch.inf).argsort().argsort()

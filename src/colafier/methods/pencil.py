@@ -134,7 +134,7 @@ class Pencil(Method):
         labels = purified(self.label_logits.values, self.observed).labels
         return {"labels": labels, "loss": self.row_losses.values}
 
-    def purify(self, train: TrainSet) -> Purified:
+    def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
         """The classes of the labels, and how much of each is the observed class."""
         return purified(self.label_logits.values.softmax(1), self.observed)
 

@@ -58,21 +58,21 @@ class Checkpoint:
         self.processes.wait()
 
     def load(
-        self, method: Method, engine: Engine, earlier: Path | None = None
+        self, method: Method, engine: Engine, warm_start: Path | None = None
     ) -> list[dict[str, Any]]:
         """Bring method, optimizers and random numbers to the saved state; gives the epochs.
 
         Args:
             method: Set up as in the run that was saved.
             engine: Its engine.
-            earlier: The checkpoint of a finished run in place of this one's own: that run may have
-                been shorter, and without what a person decided since.
+            warm_start: The checkpoint of a finished run in place of this one's own: that run may
+                have been shorter, and without what a person decided since.
         """
-        path = self.path if earlier is None else earlier
+        path = self.path if warm_start is None else warm_start
         if path is None or not path.exists():
             raise FileNotFoundError(f"there is no checkpoint to resume from at {path}")
         state = _read(path)
-        self._check(path, state["run"], () if earlier is None else MAY_GROW)
+        self._check(path, state["run"], () if warm_start is None else MAY_GROW)
         try:
             method.load_state_dict(state["method"])
             engine.load_state_dict(state["engine"])

@@ -68,29 +68,37 @@ class Metrics:
     def final(self, purified: Purified) -> dict[str, float | None]:
         """What became of the observed labels, and how well the wrong ones were found.
 
-        `precision` and `recall` take each changed label as a claim that the observed one is wrong;
         AUROC and average precision rank rows by 1 - quality, and by each column of real numbers.
         """
-        if not self.known.any():
+        figures = self.labels(purified.labels)
+        if not figures:
             return {}
-        labels = purified.labels.cpu()[self.known]  # (m,)
-        observed, truth = self.observed[self.known], self.truth[self.known]  # (m,), (m,)
-        wrong, changed = observed != truth, labels != observed  # (m,), (m,)
-        caught = float((wrong & changed).sum())
-        figures: dict[str, float | None] = {
-            "labels_right_before": self._right(self.observed),
-            "labels_right_after": self._right(purified.labels.cpu()),
-            "labels_changed": int(changed.sum()),
-            "labels_fixed": int((wrong & (labels == truth)).sum()),
-            "labels_broken": int((~wrong & (labels != truth)).sum()),
-            "precision": caught / float(changed.sum()) if changed.any() else None,
-            "recall": caught / float(wrong.sum()) if wrong.any() else None,
-        }
         figures |= self._detection(1 - purified.quality, self.observed)
         for name, values in purified.columns.items():
             if values.is_floating_point() and values.dim() == 1:
                 figures[f"{name}_auroc"] = self._detection(values, self.observed)["auroc"]
         return figures
+
+    def labels(self, labels: Tensor) -> dict[str, float | None]:
+        """How many labels (n,) are right, and how many were fixed and broken.
+
+        `precision` and `recall` take each changed label as a claim that the observed one is wrong.
+        """
+        if not self.known.any():
+            return {}
+        now = labels.cpu()[self.known]  # (m,)
+        observed, truth = self.observed[self.known], self.truth[self.known]  # (m,), (m,)
+        wrong, changed = observed != truth, now != observed  # (m,), (m,)
+        caught = float((wrong & changed).sum())
+        return {
+            "labels_right_before": self._right(self.observed),
+            "labels_right_after": self._right(labels.cpu()),
+            "labels_changed": int(changed.sum()),
+            "labels_fixed": int((wrong & (now == truth)).sum()),
+            "labels_broken": int((~wrong & (now != truth)).sum()),
+            "precision": caught / float(changed.sum()) if changed.any() else None,
+            "recall": caught / float(wrong.sum()) if wrong.any() else None,
+        }
 
     def _detection(self, values: Tensor, labels: Tensor) -> dict[str, float | None]:
         """How well a score ranks wrong labels first; None where all are right, or all wrong."""

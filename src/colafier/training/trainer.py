@@ -68,7 +68,7 @@ def fit(
     processes: Processes | None = None,
     folder: Path | None = None,
     resume: bool = False,
-    earlier: Path | None = None,
+    warm_start: Path | None = None,
     score: Score | None = None,
     progress: bool = True,
     loggers: Sequence[Logger] = (),
@@ -88,7 +88,7 @@ def fit(
         folder: Gets `metrics.jsonl` and `checkpoint.pt`; None: nothing is written.
         resume: Go on from the checkpoint in the folder if there is one; otherwise start over, and
             overwrite what an older run left there.
-        earlier: Checkpoint of a finished run on the same rows, to start from in place of new
+        warm_start: Checkpoint of a finished run on the same rows, to start from in place of new
             weights; `epochs` counts its epochs as well.
         score: Called on every process after each epoch; what it gives joins the epoch's figures.
         progress: Whether a terminal shows a bar.
@@ -101,7 +101,7 @@ def fit(
     run = _describe(method, train, settings, epochs, seed)
     engine = _prepare(method, train, make_net, settings, epochs, seed, processes)
     checkpoint = Checkpoint(folder, run, processes)
-    history = _begin(method, train, engine, checkpoint, resume, earlier)
+    history = _begin(method, train, engine, checkpoint, resume, warm_start)
     journal = _Journal(folder, loggers if processes.first else (), history, processes.first)
     bar = Bar(epochs, len(history.epochs), progress and processes.first)
     rates = partial(_run_scale, epochs=epochs, floor=settings.lr_floor)
@@ -168,15 +168,15 @@ def _begin(
     engine: Engine,
     checkpoint: Checkpoint,
     resume: bool,
-    earlier: Path | None,
+    warm_start: Path | None,
 ) -> History:
     """New weights, or those of a checkpoint: this run's, or that of a run before it."""
     if resume and checkpoint.exists():
         return History(checkpoint.load(method, engine))
     checkpoint.remove()
-    if earlier is None:
+    if warm_start is None:
         return History()
-    history = History(checkpoint.load(method, engine, earlier))
+    history = History(checkpoint.load(method, engine, warm_start))
     method.reset_beliefs(train)
     method.to(engine.processes.device)
     return history

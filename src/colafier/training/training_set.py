@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from colafier import _seeds
-from colafier.methods.contract import Batch, DistributedContext, Pass
+from colafier.methods.contract import Batch, DistributedContext, Labels, Pass
 from colafier.nets import inference
 from colafier.nets.normalize import Normalize
 from colafier.training.views import Draws, View, make_views, render
@@ -23,16 +23,14 @@ class TrainingSet:
 
     Args:
         x: Images (n, c, h, w) as bytes, or vectors (n, d) as floats; kept as they are.
-        observed: Labels that came with the data, -1 where there is none.
+        labels: Their labels. Rows to hold out are chosen by the original ones, where these are
+            known: decisions do not change which rows are held out.
         num_classes: Number of classes.
         view_names: Views that a batch holds, in this order; a name may stand there twice.
         batch_size: Rows in one step, over all processes.
         seed: Of order, views and holdout.
         flip: Whether a mirrored image keeps its class.
-        normalize: Fitted on `x` if not given.
-        trusted: Rows whose label a person decided, as a boolean mask.
-        original: Labels from before these decisions, where `observed` has decided ones. By them the
-            rows to hold out are chosen: decisions do not change which ones these are.
+        normalize: Fitted on `x` by default.
         rank: Number of this process.
         world: Number of processes.
         device: Where batches go.
@@ -41,7 +39,7 @@ class TrainingSet:
     def __init__(
         self,
         x: Tensor,
-        observed: Tensor,
+        labels: Labels,
         num_classes: int,
         *,
         view_names: tuple[str, ...],
@@ -49,21 +47,17 @@ class TrainingSet:
         seed: int = 0,
         flip: bool = True,
         normalize: Normalize | None = None,
-        trusted: Tensor | None = None,
-        original: Tensor | None = None,
         rank: int = 0,
         world: int = 1,
         device: torch.device | None = None,
     ) -> None:
-        _check(x, observed, num_classes, trusted, batch_size)
+        _check(x, labels, num_classes, batch_size)
         self.x = x
         self.n = len(x)
         self.row_shape = tuple(x.shape[1:])
         self.num_classes = num_classes
-        self.observed = observed.long().cpu()
-        self.labeled = self.observed >= 0
-        self.trusted = torch.zeros(self.n, dtype=torch.bool) if trusted is None else trusted.cpu()
-        self.original = None if original is None else original.long().cpu()
+        self.observed, self.original = labels.observed, labels.original
+        self.trusted, self.labeled = labels.trusted, labels.labeled
         self.view_names = tuple(view_names)
         self.batch_size = batch_size
         self.seed = seed
@@ -228,9 +222,8 @@ def _generator(*key: int | str) -> torch.Generator:
     return torch.Generator().manual_seed(_seeds.derive(*key))
 
 
-def _check(
-    x: Tensor, observed: Tensor, num_classes: int, trusted: Tensor | None, batch_size: int
-) -> None:
+def _check(x: Tensor, labels: Labels, num_classes: int, batch_size: int) -> None:
+    observed, trusted = labels.observed, labels.trusted
     if len(x) == 0 or observed.shape != (len(x),):
         raise ValueError(f"{len(x)} rows need one label each, there are {tuple(observed.shape)}")
     if observed.min() < -1 or observed.max() >= num_classes:
@@ -238,7 +231,7 @@ def _check(
         raise ValueError(
             f"labels must be 0 to {num_classes - 1}, or -1 for none; they are {low} to {high}"
         )
-    if trusted is not None and (trusted.shape != observed.shape or trusted.dtype != torch.bool):
+    if trusted.shape != observed.shape or trusted.dtype != torch.bool:
         raise ValueError("trusted must be a boolean mask with one entry per row")
     if batch_size < 1:
         raise ValueError(f"the batch size must be at least 1, not {batch_size}")

@@ -1,4 +1,4 @@
-"""Decisions of a person into the folder of a run, and training on with them."""
+"""Apply the decisions of a person to the folder of a run, and train on with them."""
 
 import json
 import os
@@ -20,13 +20,9 @@ from colafier.review import decisions
 from colafier.review.decisions import AT, Decided
 from colafier.training import checkpoint, records
 from colafier.workflows import run_dir
-from colafier.workflows.purify import (
-    Options,
-    Outcome,
-    options_of,
-    purify,
-    read_source,
-)
+from colafier.workflows.experiment import as_dataset, prepare, settings_of, train
+from colafier.workflows.outputs import Outcome
+from colafier.workflows.purify import Options, options_of, purify, read_source, warm_start
 from colafier.workflows.run_dir import (
     BEFORE,
     CONFIG,
@@ -35,13 +31,14 @@ from colafier.workflows.run_dir import (
     LABELS,
     SUMMARY,
 )
+from colafier.workflows.run_lock import locked
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run of `colafier purify`, as its folder has it."""
+    """A finished run, as its folder has it."""
 
     folder: Path
     lines: pd.DataFrame  # labels.csv as text: it is written again as it was
@@ -54,12 +51,12 @@ class Run:
 
     def source(self) -> Dataset:
         """The data set that the run was made from, which must not have changed."""
-        dataset = read_source(options_of(self.folder))
+        dataset = _dataset_of(self.folder)
         if dataset.fingerprint() != self.fingerprint:
             raise ValueError(
                 f"{dataset.source} was changed since the run in {self.folder}: it has the "
                 f"fingerprint {dataset.fingerprint()!r}, the run has {self.fingerprint!r}; "
-                "put it back as it was, or purify it anew"
+                "put it back as it was, or purify it again"
             )
         return dataset
 
@@ -82,7 +79,7 @@ def open_run(out: Path, table: str = LABELS) -> Run:
         table: Which result table to take.
     """
     if not run_dir.is_run(out) or not (out / SUMMARY).is_file():
-        raise FileNotFoundError(f"{out} is not the folder of a finished run of colafier purify")
+        raise FileNotFoundError(f"{out} is not the folder of a finished run")
     try:
         summary = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
         if not isinstance(summary["fingerprint"], str):
@@ -106,6 +103,12 @@ def apply(out: Path, files: Sequence[Path], *, reset: bool = False) -> Applied:
         files: Each a decisions.json; of two decisions about a row the later one counts.
         reset: Forget decisions that were applied before, and a checkpoint that has learned them.
     """
+    open_run(out)  # before the folder is locked: it may be none of a run
+    with locked(out):
+        return _apply(out, files, reset)
+
+
+def _apply(out: Path, files: Sequence[Path], reset: bool) -> Applied:
     first = (out / BEFORE).exists()
     run = open_run(out, BEFORE if reset and first else LABELS)
     lines, count = run.lines, 0
@@ -119,7 +122,7 @@ def apply(out: Path, files: Sequence[Path], *, reset: bool = False) -> Applied:
     if not first and AT not in run.lines:
         with whole(out / BEFORE) as partial:
             shutil.copyfile(out / LABELS, partial)
-    if reset and "decided" in run_dir.read_config(out):
+    if reset and run_dir.read_config(out).decided is not None:
         (out / checkpoint.NAME).unlink(missing_ok=True)
     with whole(out / LABELS) as partial:
         lines.to_csv(partial, index=False, lineterminator="\n")
@@ -133,13 +136,19 @@ def apply(out: Path, files: Sequence[Path], *, reset: bool = False) -> Applied:
     return Applied(count, len(labels), int(changed), excluded)
 
 
-def go_on(out: Path, *, progress: bool = True, say: Say = lambda _: None) -> Outcome:
-    """Train on with the decided rows as `trusted` ones, and take the results into the folder.
+def continue_training(out: Path, *, progress: bool = True, say: Say = lambda _: None) -> Outcome:
+    """Train on with the decided rows as trusted ones, and take the results into the folder.
 
-    Training goes on from the run's checkpoint; where that is gone, or the decisions leave no row of
-    a class, it starts anew. Embeddings come from the cache. Until all is done the old results stay,
-    and a stopped run goes on where it was.
+    Training continues from the run's checkpoint; where that is gone, or the decisions leave no row
+    of a class, it starts over. Embeddings come from the cache. Until all is done the old results
+    stay, and a stopped run continues where it was.
     """
+    open_run(out)
+    with locked(out):
+        return _continue(out, progress, say)
+
+
+def _continue(out: Path, progress: bool, say: Say) -> Outcome:
     run = open_run(out)
     decided = Decided.of(run.lines, run.fingerprint)
     if not len(decided):
@@ -147,45 +156,74 @@ def go_on(out: Path, *, progress: bool = True, say: Say = lambda _: None) -> Out
             f"nothing in {out} is decided yet; give decisions: colafier apply OUT FILE"
         )
     work = out / CONTINUED
-    again = f"colafier apply {out} --continue"
     state = _state(work, decided)
     if state == "other":
         shutil.rmtree(work)
-    if state == "done":
-        outcome = None
-    else:
-        outcome = purify(
-            _same_embedder(options_of(out), run.summary),
-            work,
-            decided=decided,
-            earlier=out,
-            resume=state == "begun",
-            again=again,
-            progress=progress,
-            say=say,
-        )
+    if state != "done":
+        rerun = _purify_again if run_dir.read_config(out).kind == "purify" else _train_again
+        rerun(run, work, decided, state == "started", progress, say)
     _adopt(work, out)
     adopted = open_run(out)
     summary = _counted(adopted.summary, adopted.lines, decided)
     records.rewrite(out / SUMMARY, [summary])
     page.write(out)
-    return Outcome(adopted.lines if outcome is None else outcome.table, summary)
+    return Outcome(adopted.lines, summary)
+
+
+def _dataset_of(out: Path) -> Dataset:
+    """The data set of a run, read again."""
+    if run_dir.read_config(out).kind == "purify":
+        return read_source(options_of(out))
+    return as_dataset(prepare(settings_of(out)))
+
+
+def _purify_again(
+    run: Run, work: Path, decided: Decided, resume: bool, progress: bool, say: Say
+) -> None:
+    purify(
+        _same_embedder(options_of(run.folder), run.summary),
+        work,
+        decided=decided,
+        earlier=run.folder,
+        resume=resume,
+        again=f"colafier apply {run.folder} --continue",
+        progress=progress,
+        say=say,
+    )
+
+
+def _train_again(
+    run: Run, work: Path, decided: Decided, resume: bool, progress: bool, say: Say
+) -> None:
+    settings = settings_of(run.folder)
+    task = prepare(settings)
+    classes = list(task.source.classes)
+    epochs, start = warm_start(settings, run.folder, work if resume else None, classes, say)
+    train(
+        replace(settings, epochs=epochs),
+        task,
+        work,
+        decided=decided,
+        warm_start=start,
+        resume=resume,
+        progress=progress,
+    )
 
 
 def _state(work: Path, decided: Decided) -> str:
-    """Of the folder in which a run goes on: none, begun or done with these decisions, or other."""
+    """Of the folder of a continued run: none, started or done with these decisions, or other."""
     if not work.exists():
         return "none"
     done = (work / SUMMARY).exists()
     # killed while the results were moved up, the summary last: its config may be there already
     config = work.parent if done and not (work / CONFIG).exists() else work
     try:
-        same = run_dir.read_config(config).get("decided") == decided.digest()
+        same = run_dir.read_config(config).decided == decided.digest()
     except (OSError, ValueError):
         return "other"
     if not same:
         return "other"
-    return "done" if done else "begun"
+    return "done" if done else "started"
 
 
 def _same_embedder(options: Options, summary: dict[str, Any]) -> Options:
@@ -211,7 +249,7 @@ def _read_table(path: Path) -> pd.DataFrame:
     try:
         lines = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
     except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is gone; purify anew, with --overwrite") from None
+        raise FileNotFoundError(f"{path} is gone; run again, with --overwrite") from None
     except (ValueError, UnicodeError) as error:  # of pandas' parser, too
         raise ValueError(f"{path} is damaged: {error}") from error
     if missing := [name for name in ("row", "name", *COLUMNS) if name not in lines]:

@@ -1,47 +1,45 @@
-"""One run: source, noise, method and net -> fit -> metrics -> record.
+"""A research run: a benchmark source, noise, a method and a net -> train -> audit -> scores.
 
-The command line, the demo and the benchmarks all go through here.
+The command line, the demo and the benchmarks all use this.
 """
 
-import json
-import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import numpy as np
 from torch import Tensor, nn
 
-from colafier._io import whole
+from colafier.audit.config import AuditConfig
+from colafier.audit.pipeline import AuditResult, Trained, audit, train_method
 from colafier.benchmark_data import noise, sources
 from colafier.benchmark_data.sources import Source
+from colafier.embed.encode import EncodedData
+from colafier.ingest.dataset import Dataset
 from colafier.methods import build, find
-from colafier.methods.contract import Method, Purified
+from colafier.methods.contract import Labels, Purified
 from colafier.nets import inference, net_factory
 from colafier.nets.dtype import backbone_dtype
 from colafier.nets.normalize import Normalize
-from colafier.report import evidence, page
-from colafier.report.snippets import of_arrays
-from colafier.training import checkpoint, loggers, records
+from colafier.review.decisions import Decided
+from colafier.training import loggers, records
 from colafier.training.distributed import Processes, launch
 from colafier.training.metrics import Metrics
-from colafier.training.optimizers import OptimizerSettings
 from colafier.training.records import History
-from colafier.training.trainer import METRICS, fit
 from colafier.training.training_set import TrainingSet
+from colafier.workflows import run_dir
+from colafier.workflows.labeled_data import LabeledData, with_labels
+from colafier.workflows.outputs import Outputs
+from colafier.workflows.run_dir import NOISE, Claim, RunConfig
 from colafier.workflows.settings import Settings, resolve
-
-CONFIG, NOISE, LABELS, RECORD = "config.json", "noise.json", "labels.csv", "record.json"
-FILES = (CONFIG, NOISE, LABELS, RECORD, METRICS, checkpoint.NAME, evidence.NAME, page.NAME)
-
-OwnNet = nn.Module | Callable[[], nn.Module]
 
 
 @dataclass(frozen=True)
 class Task:
-    """Rows with the labels to learn from; `truth` is for the metrics alone."""
+    """Rows with noisy labels, and what is known of the truth."""
 
     source: Source
     observed: Tensor  # (n,)
@@ -53,7 +51,8 @@ class Task:
 class Result:
     """What a run gives."""
 
-    purified: Purified
+    purified: Purified  # by the method itself
+    audited: AuditResult
     classifier: nn.Module
     normalize: Normalize
     history: History
@@ -69,35 +68,36 @@ def run(
     source: Source | None = None,
     folder: Path | None = None,
     *,
-    net: OwnNet | None = None,
+    net: Any = None,
     resume: bool = False,
     progress: bool = True,
     log: Sequence[str] = (),
 ) -> Result:
-    """Load, inject noise, train, score.
+    """Load, inject noise, train, audit, score.
 
     Args:
         settings: From `settings.resolve`.
         source: Own data (`sources.arrays`) in place of what the settings name.
         folder: Gets the files of the run; None: nothing is written.
         net: Own backbone in place of what the settings name, see `nets.net_factory`.
-        resume: Go on from the folder's checkpoint, if there is one.
+        resume: Continue from the folder's checkpoint, if there is one.
         progress: Whether a terminal shows a bar.
         log: Names of loggers beside `metrics.jsonl`.
     """
     loggers.check(log, folder)
-    task = prepare(settings, source, net)
-    named = settings.net if net is None else getattr(net, "__name__", type(net).__name__)
-    settings = replace(settings, source=task.source.name, net=named)
-    return train(settings, task, folder, net=net, resume=resume, progress=progress, log=log)
+    if net is not None:
+        settings = replace(settings, net=net)
+    task = prepare(settings, source)
+    settings = replace(settings, source=task.source.name)
+    return train(settings, task, folder, resume=resume, progress=progress, log=log)
 
 
-def prepare(settings: Settings, source: Source | None = None, net: OwnNet | None = None) -> Task:
+def prepare(settings: Settings, source: Source | None = None) -> Task:
     """The rows and their labels, with what is known of them; mistakes of the user show up here."""
     own = source is not None
     source = _first_rows(load(settings) if source is None else source, settings.limit)
     observed, manifest = noise.inject(settings.noise, source, settings.seed)
-    _check(settings, source, observed, net)
+    _check(settings, source, observed)
     if own and settings.noise == "none":  # nobody knows how many labels are wrong
         return Task(source, observed, None, {**asdict(manifest), "true_rate": None})
     return Task(source, observed, source.labels, asdict(manifest))
@@ -122,172 +122,189 @@ def train(
     task: Task,
     folder: Path | None = None,
     *,
-    net: OwnNet | None = None,
+    decided: Decided | None = None,
+    warm_start: Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     progress: bool = True,
     log: Sequence[str] = (),
 ) -> Result:
-    """Train on a task and score the result, on as many processes as the settings say."""
+    """Train on a task, audit its labels and score the result.
+
+    Args:
+        settings: How to train.
+        task: Rows and labels.
+        folder: Gets the files of the run; None: nothing is written.
+        decided: Rows whose label a person decided: trained on as such, and never changed.
+        warm_start: Checkpoint of the run that was reviewed, to train on from.
+        resume: Continue from the folder's checkpoint, if there is one.
+        overwrite: Replace an older run in the folder.
+        progress: Whether a terminal shows a bar.
+        log: Names of loggers beside `metrics.jsonl`.
+    """
     settings = _with_noise_rate(settings, task)
-    if folder is not None:
-        _write(folder / CONFIG, settings.to_dict())
-        _write(folder / NOISE, task.manifest)
+    data = with_labels(as_dataset(task), _encoded(task), decided, task.source.classes)
+    fingerprint = data.dataset.fingerprint()
+    digest = None if decided is None else decided.digest()
+    config = RunConfig("train", settings.to_dict(), fingerprint, digest)
+    claim = (
+        nullcontext(None)
+        if folder is None
+        else run_dir.claimed(folder, config, resume=resume, overwrite=overwrite)
+    )
+    with claim as claimed:
+        return _run(settings, task, data, claimed, decided, warm_start, progress, tuple(log))
+
+
+def _run(
+    settings: Settings,
+    task: Task,
+    data: LabeledData,
+    claim: Claim | None,
+    decided: Decided | None,
+    warm_start: Path | None,
+    progress: bool,
+    log: tuple[str, ...],
+) -> Result:
+    folder = None if claim is None else claim.out
+    judge = AuditConfig()
+    if claim is not None:
+        claim.start(classes=tuple(data.classes), train=settings.to_dict(), audit=asdict(judge))
+        records.rewrite(claim.out / NOISE, [task.manifest])
     # bound here, not passed: Fabric walks through arguments and refuses frozen dataclasses
     job = partial(
-        _train,
+        _train_and_score,
         settings=settings,
         task=task,
+        labels=data.labels,
         folder=folder,
-        net=settings.net if net is None else net,
-        resume=resume,
+        resume=claim is not None and claim.resume,
+        warm_start=warm_start,
         progress=progress,
-        log=tuple(log),
+        log=log,
     )
-    result = launch(job, devices=settings.devices)
+    trained, record = launch(job, devices=settings.devices)
+    audited = audit(
+        trained, data.rows.x, data.labels, settings, judge, groups=data.groups, progress=progress
+    )
+    record["audit"] = Metrics(task.truth, task.observed).labels(audited.decided.labels)
     if folder is not None:
-        lines = label_table(task, result.purified)
-        with whole(folder / LABELS) as path:
-            lines.to_csv(path, index=False, float_format="%.6g")
-        _write(folder / RECORD, result.record)
-        evidence.write(folder, _evidence(task, result, lines))
-        page.write(folder)
-    return result
+        truth = None if task.truth is None else task.truth.tolist()
+        Outputs(data, settings, audited, decided, record=record, truth=truth).write(folder)
+    return Result(
+        trained.purified,
+        audited,
+        trained.classifier,
+        trained.normalize,
+        trained.history,
+        record,
+    )
+
+
+def _train_and_score(
+    processes: Processes,
+    settings: Settings,
+    task: Task,
+    labels: Labels,
+    folder: Path | None,
+    resume: bool,
+    warm_start: Path | None,
+    progress: bool,
+    log: tuple[str, ...],
+) -> tuple[Trained, dict[str, Any]]:
+    """The part that every process does."""
+    source = task.source
+    metrics: list[Metrics] = []
+
+    def make_score(rows: TrainingSet) -> Metrics:
+        test = (source.test_x, source.test_labels, rows.normalize)
+        metrics.append(Metrics(task.truth, task.observed, *test))
+        return metrics[0]
+
+    config = settings.to_dict()
+    trained = train_method(
+        source.x,
+        labels,
+        source.num_classes,
+        settings,
+        processes=processes,
+        folder=folder,
+        resume=resume,
+        warm_start=warm_start,
+        make_score=make_score,
+        progress=progress,
+        loggers=loggers.make(log if processes.first else (), folder, config),
+    )
+    dtype = str(backbone_dtype(settings.dtype, processes.device)).removeprefix("torch.")
+    record = records.run_record(
+        method=settings.method,
+        noise=task.manifest,
+        seed=settings.seed,
+        history=trained.history,
+        final=metrics[0].final(trained.purified),
+        config=config,
+        resolved={"dtype": dtype, **trained.resolved},
+        diagnostics=trained.purified.diagnostics,
+        device=str(processes.device),
+        processes=processes.size,
+    )
+    return trained, record
+
+
+def as_dataset(task: Task) -> Dataset:
+    """The rows of a task with their noisy labels, as a user's data set."""
+    source = task.source
+    names = (*source.classes, None)  # -1 takes the last
+    image = source.x.dim() == 4
+    items = source.x.numpy()
+    if image:
+        items = (
+            items[:, 0]
+            if items.shape[1] == 1
+            else np.ascontiguousarray(items.transpose(0, 2, 3, 1))
+        )
+    return Dataset(
+        source=Path(source.name),
+        layout="benchmark",
+        kind="image" if image else "vector",
+        names=[str(row) for row in range(len(task.observed))],
+        original=[names[label] for label in task.observed.tolist()],
+        items=items,
+    )
+
+
+def settings_of(folder: Path) -> Settings:
+    """The settings that a run was started with."""
+    config = run_dir.read_config(folder)
+    if config.kind != "train":
+        raise ValueError(f"the run in {folder} was made by colafier {config.kind}, not by train")
+    try:
+        asked = dict(config.asked)
+        hyper = asked.pop("hyper")
+        return resolve(overrides=asked, hyper=hyper)
+    except (ValueError, TypeError, KeyError) as error:
+        path = folder / run_dir.CONFIG
+        raise ValueError(f"{path} does not hold the settings of a run: {error}") from error
+
+
+def _encoded(task: Task) -> EncodedData:
+    x = task.source.x
+    made: dict[str, Any] = {"kind": "vector"}
+    if x.dim() == 4:
+        made = {"kind": "image", "size": x.shape[2], "channels": x.shape[1]}
+    return EncodedData(x, list(range(len(x))), {}, made)
 
 
 def _with_noise_rate(settings: Settings, task: Task) -> Settings:
     """The true share of wrong labels, for a method that declares its need of it; recorded."""
     rate = task.manifest.get("true_rate")
-    told = settings.hyper.get("noise_rate") is not None
-    if not find(settings.method).needs_noise_rate or told or rate is None:
+    known = settings.hyper.get("noise_rate") is not None
+    if not find(settings.method).needs_noise_rate or known or rate is None:
         return settings
     return replace(settings, hyper={**settings.hyper, "noise_rate": round(rate, 3)})
 
 
-def _train(
-    processes: Processes,
-    settings: Settings,
-    task: Task,
-    folder: Path | None,
-    net: str | OwnNet,
-    resume: bool,
-    progress: bool,
-    log: tuple[str, ...],
-) -> Result:
-    """The part that every process does."""
-    method = build(settings.method, **settings.hyper)
-    source = task.source
-    rows = TrainingSet(
-        source.x,
-        task.observed,
-        source.num_classes,
-        view_names=method.views,
-        batch_size=settings.batch_size,
-        seed=settings.seed,
-        flip=settings.flip,
-    )
-    metrics = Metrics(task.truth, task.observed, source.test_x, source.test_labels, rows.normalize)
-    config = settings.to_dict()
-    history = fit(
-        method,
-        rows,
-        net_factory(net, rows.row_shape, source.num_classes, settings.dtype),
-        epochs=settings.epochs,
-        optimizer=OptimizerSettings(
-            lr=settings.lr, weight_decay=settings.weight_decay, lr_floor=settings.lr_floor
-        ),
-        seed=settings.seed,
-        processes=processes,
-        folder=folder,
-        resume=resume,
-        score=metrics,
-        progress=progress,
-        loggers=loggers.make(log if processes.first else (), folder, config),
-    )
-    purified = _on_cpu(method.purify(rows))
-    record = records.run_record(
-        method=settings.method,
-        noise=task.manifest,
-        seed=settings.seed,
-        history=history,
-        final=metrics.final(purified),
-        config=config,
-        resolved=_resolved(method, settings.dtype, processes),
-        diagnostics=purified.diagnostics,
-        device=str(processes.device),
-        processes=processes.size,
-    )
-    return Result(purified, method.deployed().cpu(), rows.normalize, history, record)
-
-
-def label_table(task: Task, purified: Purified) -> pd.DataFrame:
-    """One line per row, in input order; classes by name, empty where a row has no label."""
-    names = pd.Series([*task.source.classes, ""])  # -1 takes the last
-    observed, labels = task.observed.numpy(), purified.labels.numpy()
-    table = pd.DataFrame(
-        {
-            "row": range(len(observed)),
-            "original_label": names.to_numpy()[observed],
-            "label": names.to_numpy()[labels],
-            "changed": observed != labels,
-            "label_quality": purified.quality.numpy(),
-        }
-    )
-    return table.assign(**{name: column.numpy() for name, column in purified.columns.items()})
-
-
-def _evidence(task: Task, result: Result, lines: pd.DataFrame) -> dict[str, Any]:
-    """Why the most doubtful rows are doubted, for the report; the truth is shown there."""
-    classes, purified = task.source.classes, result.purified
-    known = evidence.Known(
-        classes=classes,
-        rows=range(len(task.observed)),
-        x=task.source.x,
-        original=task.observed,
-        suggested=purified.labels,
-        classifier=result.classifier,
-        normalize=result.normalize,
-        votes=purified.votes,
-        trajectory=purified.trajectory,
-    )
-    names = [classes[label] if label >= 0 else None for label in task.observed.tolist()]
-    snippets = of_arrays(task.source.x.numpy(), names)
-    truth = None if task.truth is None else task.truth.tolist()
-    return evidence.of_training(known, lines, snippets, truth)
-
-
-def claim(folder: Path, *, overwrite: bool) -> None:
-    """Make a folder for a new run; an older run in it is removed only if asked."""
-    if folder.exists() and not folder.is_dir():
-        raise FileExistsError(f"{folder} is a file; give another --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(f"{folder} may not be written to; give another --out")
-    if not any(folder.iterdir()):
-        return
-    if not overwrite:
-        raise FileExistsError(
-            f"{folder} exists; give --resume to go on with it, --overwrite to start over, "
-            "or another --out"
-        )
-    if not (folder / CONFIG).exists():
-        raise FileExistsError(f"{folder} is not the folder of a run, and is left alone")
-    for name in FILES:
-        (folder / name).unlink(missing_ok=True)
-
-
-def settings_of(folder: Path) -> Settings:
-    """The settings that a run was started with."""
-    if not (folder / CONFIG).exists():
-        raise FileNotFoundError(f"there is no run to resume in {folder}: it has no {CONFIG}")
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        hyper = config.pop("hyper")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{folder / CONFIG} does not hold the settings of a run") from error
-    return resolve(overrides=config, hyper=hyper)
-
-
-def _check(settings: Settings, source: Source, observed: Tensor, net: OwnNet | None) -> None:
+def _check(settings: Settings, source: Source, observed: Tensor) -> None:
     """What would otherwise fail in the middle of a run, or give nonsense without a word."""
     if settings.pad_to is not None and source.name != "fashion_mnist":
         raise ValueError("pad_to is for fashion_mnist only")
@@ -296,31 +313,9 @@ def _check(settings: Settings, source: Source, observed: Tensor, net: OwnNet | N
             f"the labels of all {len(observed)} rows are of one class: there is nothing to learn"
         )
     build(settings.method, **settings.hyper)
-    known = settings.net if net is None else net
-    net_factory(known, tuple(source.x.shape[1:]), source.num_classes, settings.dtype)
+    row_shape = tuple(source.x.shape[1:])
+    net_factory(settings.net, row_shape, source.num_classes, settings.dtype)
 
 
 def _first_rows(source: Source, limit: int | None) -> Source:
     return replace(source, x=source.x[:limit], labels=source.labels[:limit])
-
-
-def _resolved(method: Method, dtype: str, processes: Processes) -> dict[str, Any]:
-    """What settings that leave a choice open came to."""
-    dtype = str(backbone_dtype(dtype, processes.device)).removeprefix("torch.")
-    return {"dtype": dtype, **method.resolved()}
-
-
-def _on_cpu(purified: Purified) -> Purified:
-    columns = {name: column.cpu() for name, column in purified.columns.items()}
-    return replace(
-        purified,
-        labels=purified.labels.cpu(),
-        quality=purified.quality.cpu(),
-        columns=columns,
-        votes={who: classes.cpu() for who, classes in purified.votes.items()},
-        trajectory=None if purified.trajectory is None else purified.trajectory.cpu(),
-    )
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    records.rewrite(path, [content])

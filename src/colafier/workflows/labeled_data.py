@@ -1,4 +1,4 @@
-"""The usable rows of a data set as numbers, with their labels as numbers of classes."""
+"""The usable rows of a data set as numbers, with their labels as class numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,20 +7,24 @@ import torch
 from torch import Tensor
 
 from colafier.embed.encode import EncodedData
-from colafier.ingest.read import Dataset
+from colafier.ingest.dataset import Dataset
+from colafier.methods.contract import Labels
 from colafier.review.decisions import Decided
 
 
 @dataclass(frozen=True)
 class LabeledData:
-    """What a run learns from; tensors have a place for each usable row."""
+    """What a run is trained on; tensors have a place for each usable row."""
 
     dataset: Dataset  # as it was read
     rows: EncodedData
     classes: list[str]
-    observed: Tensor  # (n,) what a person decided, else what came with the data; -1: no label
-    original: Tensor | None = None  # (n,) what came with the data; None: nothing was decided
-    trusted: Tensor | None = None  # (n,) bool: a person decided
+    labels: Labels
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return tuple(self.rows.x.shape[1:])
 
     @property
     def groups(self) -> Tensor:
@@ -28,15 +32,27 @@ class LabeledData:
         return torch.tensor(self.dataset.duplicates())[self.rows.rows]
 
 
-def with_labels(dataset: Dataset, rows: EncodedData, decided: Decided | None) -> LabeledData:
-    """Rows with their labels, and with what a person decided of them."""
+def with_labels(
+    dataset: Dataset,
+    rows: EncodedData,
+    decided: Decided | None,
+    classes: Sequence[str] | None = None,
+) -> LabeledData:
+    """Rows with their labels, and with what a person decided about them.
+
+    Args:
+        dataset: As it was read.
+        rows: Its usable rows.
+        decided: Decisions of a person; None: there are none.
+        classes: All classes in their order; None: those of the usable rows.
+    """
+    start = dataset if decided is None else decided.told(dataset)
+    names = _classes(start, rows) if classes is None else list(classes)
+    observed = _as_numbers(start, rows, names)
     if decided is None:
-        classes = _classes(dataset, rows)
-        return LabeledData(dataset, rows, classes, _as_numbers(dataset, rows, classes))
-    told = decided.told(dataset)
-    classes = _classes(told, rows)
-    observed, original = (_as_numbers(some, rows, classes) for some in (told, dataset))
-    return LabeledData(dataset, rows, classes, observed, original, decided.trusted(rows.rows))
+        return LabeledData(dataset, rows, names, Labels(observed))
+    original, trusted = _as_numbers(dataset, rows, names), decided.trusted(rows.rows)
+    return LabeledData(dataset, rows, names, Labels(observed, original, trusted))
 
 
 def _classes(dataset: Dataset, rows: EncodedData) -> list[str]:

@@ -1,8 +1,8 @@
 """What a run leaves in its folder: table, summary, model, report, purified data."""
 
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +11,112 @@ import pandas as pd
 
 from colafier._io import whole
 from colafier.audit.label_table import table, with_unusable
-from colafier.audit.pipeline import AuditResult, TrainConfig
+from colafier.audit.pipeline import AuditResult
 from colafier.audit.policy import EXCLUDE
 from colafier.embed import encode
 from colafier.ingest.write_back import write_back
 from colafier.report import evidence, page
 from colafier.report.snippets import of_collection
+from colafier.review.decisions import Decided
 from colafier.training import records
+from colafier.training.config import TrainConfig
 from colafier.workflows import run_dir
 from colafier.workflows.labeled_data import LabeledData
 from colafier.workflows.model_store import StoredModel, save
-from colafier.workflows.run_dir import (
-    CONFIG,
-    DATA,
-    LABELS,
-    MODEL,
-    SUMMARY,
-)
+from colafier.workflows.run_dir import DATA, LABELS, MODEL, RECORD, SUMMARY
 
 
-def table_of(data: LabeledData, judged: AuditResult) -> pd.DataFrame:
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gives: the table of all rows and the summary."""
+
+    table: pd.DataFrame
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """A finished run before it is written."""
+
+    data: LabeledData
+    config: TrainConfig
+    result: AuditResult
+    decided: Decided | None = None
+    form: str | None = None  # in which the purified data set is written as well; None: not at all
+    record: dict[str, Any] | None = None  # scores against the truth, where it is known
+    truth: Sequence[int] | None = None  # for the report alone
+
+    def outcome(self) -> Outcome:
+        """The table of all rows, and what a person wants to know first."""
+        lines = label_table(self.data, self.result)
+        if self.decided is not None:
+            lines = self.decided.pin(lines)
+        return Outcome(lines, summarize(self.data, self.result, lines))
+
+    def write(self, out: Path) -> Outcome:
+        """Write all files; each appears whole or not at all, the summary last."""
+        made = self.outcome()
+        lines, summary, rows = made.table, made.summary, self.data.rows
+        with whole(out / LABELS) as path:
+            lines.to_csv(path, index=False, float_format="%.6g")
+        shutil.rmtree(out / MODEL, ignore_errors=True)
+        save(self._model(summary), out / MODEL, files=rows.files)
+        if self.form:
+            run_dir.remove_data(out)
+            keep = np.asarray(lines["action"] != EXCLUDE).tolist()
+            labels = [None if pd.isna(label) else str(label) for label in lines["label"]]
+            write_back(self.data.dataset, labels, keep, out / DATA, self.form, link=True)
+        snippets = of_collection(self.data.dataset)
+        top = evidence.doubtful(lines)
+        evidence.write(out, evidence.gather(self._known(), top, snippets, truth=self.truth))
+        if self.record is not None:
+            records.rewrite(out / RECORD, [self.record])
+        page.write(out, summary)
+        (out / encode.PIXELS).unlink(missing_ok=True)
+        run_dir.remove_partial(out)
+        records.rewrite(out / SUMMARY, [summary])
+        return made
+
+    def _model(self, summary: dict[str, Any]) -> StoredModel:
+        return StoredModel(
+            classifier=self.result.classifier,
+            normalize=self.result.normalize,
+            classes=tuple(self.data.classes),
+            row_shape=self.data.row_shape,
+            input=self.data.rows.input,
+            method=self.config.method,
+            hyper=dict(self.config.hyper),
+            net=self.config.net_name,
+            epochs=self.config.epochs,
+            about={k: v for k, v in summary.items() if k != "input"},
+        )
+
+    def _known(self) -> evidence.Known:
+        """What the report may ask about the rows that were trained on."""
+        result = self.result
+        return evidence.Known(
+            classes=self.data.classes,
+            rows=self.data.rows.rows,
+            x=self.data.rows.x,
+            original=self.data.labels.observed,
+            suggested=result.decided.suggested,
+            classifier=result.classifier,
+            normalize=result.normalize,
+            votes=result.votes,
+            trajectory=result.trajectory,
+        )
+
+
+def label_table(data: LabeledData, result: AuditResult) -> pd.DataFrame:
     """All rows in input order, also those that could not be used."""
     found = table(
         data.classes,
-        data.observed,
-        judged.p.argmax(1),
-        judged.found.quality,
-        judged.decided,
-        judged.lid,
+        data.labels.observed,
+        result.found,
+        result.decided,
+        predicted=result.predicted,
+        lid=result.lid,
+        method_labels=result.method_labels,
     )
     lines = with_unusable(found, data.rows.rows, data.rows.problems, data.dataset.original)
     lines.insert(0, "row", range(len(lines)))
@@ -46,29 +124,26 @@ def table_of(data: LabeledData, judged: AuditResult) -> pd.DataFrame:
     return lines
 
 
-def summarize(data: LabeledData, judged: AuditResult, lines: pd.DataFrame) -> dict[str, Any]:
+def summarize(data: LabeledData, result: AuditResult, lines: pd.DataFrame) -> dict[str, Any]:
     """What a person wants to know first, and what a later check compares with."""
-    found = judged.found
+    found, labels = result.found, data.labels
     actions = lines["action"].value_counts()
-    labeled = int((data.observed >= 0).sum())
-    reviewed = 0 if data.trusted is None else int(data.trusted.sum())
+    labeled, reviewed = int(labels.labeled.sum()), int(labels.trusted.sum())
+    expected = result.decided.expected(labels.observed, found.quality)
     return {
         "fingerprint": data.dataset.fingerprint(),
         "rows": len(data.dataset),
         "labeled": labeled,
         "trusted": reviewed,
         "unusable": len(data.rows.problems),
-        "classes": judged.p.shape[1],
+        "classes": len(data.classes),
         "estimated_noise_rate": round(found.rate, 4),
         "estimated_noise_interval": [round(bound, 4) for bound in found.interval],
         "estimated_wrong_labels": round(found.rate * (labeled - reviewed)),  # of the others
         "actions": {str(name): int(count) for name, count in actions.items()},
-        **{
-            name: round(value)
-            for name, value in judged.decided.expected(data.observed, found.quality).items()
-        },
-        "accuracy_on_unseen_original_labels": _rounded(judged.agreement),
-        "implied_accuracy": _rounded(_implied(judged.agreement, found.rate)),
+        **{name: round(value) for name, value in expected.items()},
+        "accuracy_on_unseen_observed_labels": _rounded(result.agreement),
+        "implied_accuracy": _rounded(_implied(result.agreement, found.rate)),
         "input": data.rows.input,
     }
 
@@ -80,58 +155,3 @@ def _implied(agreement: float | None, rate: float) -> float | None:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
-
-
-def write(
-    out: Path,
-    config: Mapping[str, Any],
-    data: LabeledData,
-    how: TrainConfig,
-    judged: AuditResult,
-    lines: pd.DataFrame,
-    summary: dict[str, Any],
-    form: str | None = None,
-) -> None:
-    """All files of a run; each appears whole or not at all, the summary last.
-
-    Args:
-        out: Folder of the run.
-        config: What the run was started with.
-        data: What it learned from.
-        how: How it learned.
-        judged: What came of it.
-        lines: The table of all rows.
-        summary: What a person wants to know first.
-        form: In which the purified data set is written as well; None: not at all.
-    """
-    rows = data.rows
-    with whole(out / LABELS) as path:
-        lines.to_csv(path, index=False, float_format="%.6g")
-    model = StoredModel(
-        classifier=judged.classifier,
-        normalize=judged.normalize,
-        classes=tuple(data.classes),
-        row_shape=tuple(rows.x.shape[1:]),
-        input=rows.input,
-        method=how.method,
-        hyper=dict(how.hyper),
-        net=str(how.net),
-        epochs=how.epochs,
-        about={k: v for k, v in summary.items() if k != "input"},
-    )
-    shutil.rmtree(out / MODEL, ignore_errors=True)
-    save(model, out / MODEL, files=rows.files)
-    if form:
-        run_dir.remove_data(out)
-        keep = np.asarray(lines["action"] != EXCLUDE).tolist()
-        labels = [None if pd.isna(label) else str(label) for label in lines["label"]]
-        write_back(data.dataset, labels, keep, out / DATA, form, link=True)
-    recipe = {**asdict(how), "hyper": dict(how.hyper)}
-    records.rewrite(out / CONFIG, [{**config, "classes": data.classes, "recipe": recipe}])
-    known = judged.known(data.classes, rows.rows, rows.x, data.observed)
-    why = evidence.gather(known, evidence.doubtful(lines), of_collection(data.dataset))
-    evidence.write(out, why)
-    page.write(out, summary)
-    (out / encode.PIXELS).unlink(missing_ok=True)
-    run_dir.remove_partial(out)
-    records.rewrite(out / SUMMARY, [summary])

@@ -1,30 +1,34 @@
-"""The pipeline: a labeled data set in; a model, purified labels and a ranked list out."""
+"""Purify a user's data set: labels in; a model, purified labels and a ranked list out."""
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Annotated, get_type_hints
 
 import pandas as pd
 
 from colafier import embed, methods
-from colafier._validation import checked
-from colafier.audit import pipeline
-from colafier.audit.policy import KEEP, MIN_CONFIDENCE
+from colafier._validation import Range, checked
+from colafier.audit.config import AuditConfig
+from colafier.audit.pipeline import configure, train_and_audit
+from colafier.audit.policy import KEEP
+from colafier.audit.strategies import FEATURES, MODES
 from colafier.embed import encode
 from colafier.embed.encode import EncodedData
-from colafier.ingest.read import Dataset, read
+from colafier.ingest.dataset import Dataset
+from colafier.ingest.read import read
 from colafier.ingest.write_back import check_form
 from colafier.nets import net_factory
 from colafier.review.decisions import Decided
-from colafier.training import checkpoint, records
-from colafier.workflows import outputs, run_dir
-from colafier.workflows.labeled_data import with_labels
-from colafier.workflows.run_dir import CONFIG
+from colafier.training import checkpoint
+from colafier.training.config import TrainConfig
+from colafier.workflows import run_dir
+from colafier.workflows.labeled_data import LabeledData, with_labels
+from colafier.workflows.outputs import Outcome, Outputs
+from colafier.workflows.run_dir import CONFIG, RunConfig
 
-MODES = ("features", "end-to-end")
 CONTINUED_EPOCHS = 0.5  # of a run, when it is trained on with what a person decided
 
 Say = Callable[[str], None]
@@ -40,31 +44,22 @@ class Options:
     features: tuple[str, ...] | None = None
     label: str | None = None
     missing: tuple[str, ...] = ("",)
-    mode: str = "features"
+    mode: str = FEATURES
     embedder: str = "auto"
     size: int | None = None
-    method: str = "colafier"
+    method: str = TrainConfig.method
     net: str | None = None
-    epochs: int | None = None
-    min_confidence: float = MIN_CONFIDENCE
+    epochs: Annotated[int, Range(1)] | None = None
+    min_confidence: Annotated[float, Range(0, 1)] = AuditConfig.min_confidence
     seed: int = 0
     write: str | None = None
     cache: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning."""
+        checked(vars(self), get_type_hints(Options, include_extras=True), "option")
         if self.mode not in MODES:
-            raise ValueError(f"no lane {self.mode!r}; there are {' and '.join(MODES)}")
-        if not 0 <= self.min_confidence <= 1:
-            raise ValueError(f"min_confidence must be from 0 to 1, not {self.min_confidence}")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run gives."""
-
-    table: pd.DataFrame
-    summary: dict[str, Any]
+            raise ValueError(f"no mode {self.mode!r}; there are {' and '.join(MODES)}")
 
 
 def purify(
@@ -79,63 +74,54 @@ def purify(
     progress: bool = True,
     say: Say = lambda _: None,
 ) -> Outcome:
-    """Read, embed, train, audit, write.
+    """Read, encode, train, audit, write.
 
     Args:
         options: What to do.
         out: Folder for all outputs; a new one, unless `resume` or `overwrite`.
-        decided: Rows whose label a person decided: learned from as such, and never changed.
-        earlier: Folder of the run after which they were decided, to train on from its checkpoint.
-        resume: Go on with the run in `out`.
+        decided: Rows whose label a person decided: trained on as such, and never changed.
+        earlier: Folder of the run that was reviewed, to train on from its checkpoint.
+        resume: Continue the run in `out`.
         overwrite: Remove an older run in `out` first.
-        again: The command that goes on with this run, for advice.
+        again: The command that continues this run, for advice.
         progress: Whether a terminal shows bars.
         say: Gets a line of text at each stage.
     """
     options = replace(options, source=os.path.abspath(options.source))
     dataset = read_source(options)
     say(dataset.describe())
-    run_dir.check(out, dataset, resume=resume, overwrite=overwrite)
+    _check_apart(out, dataset)
     methods.find(options.method)
     if options.write:
         check_form(dataset, options.write)
-    config: dict[str, Any] = {"options": asdict(options), "fingerprint": dataset.fingerprint()}
-    if decided is not None:
-        config["decided"] = decided.digest()
-    run_dir.check_decided(out, config, resume=resume)
-    with run_dir.claimed(out, config):
-        rows = _encode(dataset, options, out, progress)
-        say(_about_rows(rows))
-        data = with_labels(dataset, rows, decided)
-        how, start = _recipe(options, rows, len(data.classes)), None
-        if earlier is not None:
-            how, start = _going_on(how, earlier, out if resume else None, data.classes, say)
-    try:
-        if not resume:
-            run_dir.clear(out)
-        records.rewrite(out / CONFIG, [config])
-        judged = pipeline.judge(
-            rows.x,
-            data.observed,
-            len(data.classes),
-            how,
-            trusted=data.trusted,
-            original=data.original,
-            groups=data.groups,
-            folder=out,
-            resume=resume,
-            earlier=start,
-            progress=progress,
-        )
-        lines = outputs.table_of(data, judged)
-        if decided is not None:
-            lines = decided.pin(lines)
-        summary = outputs.summarize(data, judged, lines)
-        outputs.write(out, config, data, how, judged, lines, summary, form=options.write)
-    except OSError as error:  # such as a full disk
-        advice = f"when this is mended, go on with: {again or f'colafier purify --resume {out}'}"
-        raise OSError(f"{error}; {advice}") from error
-    return Outcome(lines, summary)
+    config = RunConfig(
+        "purify",
+        asdict(options),
+        dataset.fingerprint(),
+        None if decided is None else decided.digest(),
+    )
+    with run_dir.claimed(out, config, resume=resume, overwrite=overwrite) as claim:
+        data = with_labels(dataset, _encode(dataset, options, out, progress), decided)
+        say(_about_rows(data.rows))
+        train, judge, start = _configured(options, data, earlier, out if resume else None, say)
+        try:
+            claim.start(classes=tuple(data.classes), train=train.to_dict(), audit=asdict(judge))
+            result = train_and_audit(
+                data.rows.x,
+                data.labels,
+                len(data.classes),
+                train,
+                judge,
+                groups=data.groups,
+                progress=progress,
+                folder=out,
+                resume=resume,
+                warm_start=start,
+            )
+            return Outputs(data, train, result, decided, options.write).write(out)
+        except OSError as error:  # such as a full disk
+            advice = again or config.resume_command.replace("OUT", str(out))
+            raise OSError(f"{error}; when this is fixed, continue with: {advice}") from error
 
 
 def read_source(options: Options) -> Dataset:
@@ -152,12 +138,24 @@ def read_source(options: Options) -> Dataset:
 
 def options_of(out: Path) -> Options:
     """The options that the run in a folder was started with."""
-    stored = run_dir.read_config(out)["options"]
+    config = run_dir.read_config(out)
+    if config.kind != "purify":
+        raise ValueError(f"the run in {out} was made by colafier {config.kind}, not by purify")
     try:
-        known = {field.name: field.type for field in fields(Options)}
-        return Options(**checked(stored, known, "option"))
+        return Options(**checked(config.asked, get_type_hints(Options), "option"))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{out / CONFIG} does not hold the options of a run: {error}") from error
+
+
+def _check_apart(out: Path, dataset: Dataset) -> None:
+    """Refuse a folder in which the source could come to harm."""
+    here, source = out.resolve(), dataset.source.resolve()
+    if source.is_dir() and here.is_relative_to(source):
+        raise ValueError(f"{out} is inside the source, which is never changed; choose another")
+    items = dataset.items if isinstance(dataset.items, list) else []
+    images = (item.absolute() for item in items if isinstance(item, Path))
+    if source.is_relative_to(here) or any(path.is_relative_to(here) for path in images):
+        raise ValueError(f"the source is in {out}, which is for the results; choose another folder")
 
 
 def _encode(dataset: Dataset, options: Options, work: Path, progress: bool) -> EncodedData:
@@ -172,43 +170,45 @@ def _encode(dataset: Dataset, options: Options, work: Path, progress: bool) -> E
     )
 
 
-def _recipe(options: Options, rows: EncodedData, num_classes: int) -> pipeline.TrainConfig:
-    chosen = {
-        "method": options.method,
-        "seed": options.seed,
-        "min_confidence": options.min_confidence,
-    }
-    shape = tuple(rows.x.shape[1:])
-    how = pipeline.recipe(shape, len(rows.x), **chosen, net=options.net, epochs=options.epochs)
-    net_factory(how.net, shape, num_classes)  # a name that is wrong shows up here
-    return how
+def _configured(
+    options: Options, data: LabeledData, earlier: Path | None, resumed: Path | None, say: Say
+) -> tuple[TrainConfig, AuditConfig, Path | None]:
+    """How to train and to judge, and the checkpoint that training starts from, if any."""
+    asked = {name: getattr(options, name) for name in ("method", "net", "epochs", "seed")}
+    judge = {"min_confidence": options.min_confidence}
+    train, config = configure(data.row_shape, len(data.rows.x), asked, judge)
+    net_factory(train.net, data.row_shape, len(data.classes))  # a wrong name shows up here
+    if earlier is None:
+        return train, config, None
+    epochs, start = warm_start(train, earlier, resumed, data.classes, say)
+    return replace(train, epochs=epochs), config, start
 
 
-def _going_on(
-    how: pipeline.TrainConfig, earlier: Path, resumed: Path | None, classes: Sequence[str], say: Say
-) -> tuple[pipeline.TrainConfig, Path | None]:
-    """The recipe of a run that is trained on, and the checkpoint that it begins with, if any.
+def warm_start(
+    config: TrainConfig, earlier: Path, resumed: Path | None, classes: list[str], say: Say
+) -> tuple[int, Path | None]:
+    """Epochs of a run that is trained on, and the checkpoint that it starts from, if any.
 
     Args:
-        how: The recipe of a whole run.
+        config: How a whole run is trained.
         earlier: Folder of the run to train on from.
-        resumed: Folder of this run, if it was begun before: then its own checkpoint counts.
+        resumed: Folder of this run, if it was started before: then its own checkpoint counts.
         classes: Those of now.
-        say: Is told why training starts anew, if it must.
+        say: Gets the reason if training has to start over.
     """
     if resumed is not None and (resumed / checkpoint.NAME).exists():
-        return replace(how, epochs=checkpoint.epochs_planned(resumed / checkpoint.NAME)), None
+        return checkpoint.epochs_planned(resumed / checkpoint.NAME), None
     start = earlier / checkpoint.NAME
-    if not methods.find(how.method).can_warm_start:
-        say(f"{how.method} cannot be trained on: training starts anew")
+    if not methods.find(config.method).can_warm_start:
+        say(f"{config.method} cannot be trained on: training starts over")
     elif not start.exists():
-        say(f"{start} is gone: training starts anew")
-    elif run_dir.read_config(earlier).get("classes") != list(classes):
-        say("the classes are not those of before: training starts anew")
+        say(f"{start} is gone: training starts over")
+    elif list(run_dir.read_config(earlier).classes or ()) != classes:
+        say("the classes are not those of before: training starts over")
     else:
-        more = ceil(CONTINUED_EPOCHS * how.epochs)
-        return replace(how, epochs=checkpoint.epochs_done(start) + more), start
-    return how, None
+        more = ceil(CONTINUED_EPOCHS * config.epochs)
+        return checkpoint.epochs_done(start) + more, start
+    return config.epochs, None
 
 
 def _about_rows(rows: EncodedData) -> str:

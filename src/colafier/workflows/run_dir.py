@@ -1,106 +1,184 @@
-"""The folder of a purify run: taken with care, never half-filled, and known again later."""
+"""The folder of a run: its files, who may write to it, and what the run was started with.
 
-import json
+`purify` and `train` leave the same folder. Without a summary a run is unfinished.
+"""
+
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from colafier._validation import checked
 from colafier.embed import encode
-from colafier.ingest.read import Dataset
 from colafier.report import evidence, page
 from colafier.training import checkpoint, records
 from colafier.training.trainer import METRICS
+from colafier.workflows.run_lock import LOCK, locked
 
 LABELS, CONFIG, SUMMARY = "labels.csv", "config.json", "summary.json"
+RECORD, NOISE = "record.json", "noise.json"  # of a run with known truth
 BEFORE = "labels.before-review.csv"  # the first labels.csv, once decisions were applied
-CONTINUED = "continued"  # a folder: the run that goes on with decisions, until it is done
+CONTINUED = "continued"  # a folder: the run that continues with decisions, until it is done
 MODEL, DATA = "model", "purified"
-# without the summary a run is unfinished
-FILES = (SUMMARY, LABELS, BEFORE, METRICS, checkpoint.NAME, evidence.NAME, page.NAME)
+FILES = (
+    SUMMARY, RECORD, NOISE, LABELS, BEFORE, METRICS, checkpoint.NAME, evidence.NAME, page.NAME,
+)  # fmt: skip
+FORMAT = "colafier-run-2"
+
+Kind = Literal["purify", "train"]
 
 
-def check(out: Path, dataset: Dataset, *, resume: bool, overwrite: bool) -> None:
-    """Refuse a folder that holds anything else, or in which the source could come to harm."""
-    if out.exists() and not out.is_dir():
-        raise FileExistsError(f"{out} is a file; give another folder")
-    here, source = out.resolve(), dataset.source.resolve()
-    if source.is_dir() and here.is_relative_to(source):
-        raise ValueError(f"{out} is inside of the source, which is never changed; give another")
-    items = dataset.items if isinstance(dataset.items, list) else []
-    images = (item.absolute() for item in items if isinstance(item, Path))
-    if source.is_relative_to(here) or any(path.is_relative_to(here) for path in images):
-        raise ValueError(f"the source lies in {out}, which is for the results; give another folder")
-    if resume:
-        _check_resume(out, dataset)
-    elif out.exists() and any(out.iterdir()):
-        if not overwrite:
-            raise FileExistsError(
-                f"{out} exists; give --resume to go on with it, --overwrite to start over, or "
-                "another folder"
-            )
-        if not is_run(out):
-            raise FileExistsError(f"{out} is not the folder of a run, and is left alone")
+@dataclass(frozen=True)
+class RunConfig:
+    """The content of config.json: what was asked for, and what it came to."""
 
+    kind: Kind
+    asked: dict[str, Any]  # options of purify, or settings of train
+    fingerprint: str  # of the data set with its original labels
+    decided: str | None = None  # digest of a person's decisions that training starts from
+    classes: tuple[str, ...] | None = None
+    train: dict[str, Any] | None = None  # the resolved training configuration
+    audit: dict[str, Any] | None = None
+    format: str = FORMAT
 
-def check_decided(out: Path, config: Mapping[str, Any], *, resume: bool) -> None:
-    """Refuse to go on with a run without the decisions that it was started with."""
-    if resume and read_config(out).get("decided") != config.get("decided"):
-        raise ValueError(
-            f"the run in {out} was started with other decisions; go on with: "
-            f"colafier apply {out.parent} --continue"
+    @property
+    def resume_command(self) -> str:
+        """What continues a stopped run; OUT stands for its folder."""
+        return (
+            "colafier purify --resume OUT"
+            if self.kind == "purify"
+            else ("colafier train --resume --out OUT")
         )
 
 
-def read_config(out: Path) -> dict[str, Any]:
+def read_config(out: Path) -> RunConfig:
     """What the run in a folder was started with."""
     path = out / CONFIG
     if not path.exists():
-        raise FileNotFoundError(f"there is no run to resume in {out}: it has no {CONFIG}")
+        raise FileNotFoundError(f"there is no run in {out}: it has no {CONFIG}")
+    content = records.read_object(path)
+    if content.get("format") != FORMAT:
+        raise ValueError(f"{path} is not the configuration of a run: its format is not {FORMAT}")
+    kinds = {name: field.type for name, field in RunConfig.__dataclass_fields__.items()}
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        return RunConfig(**checked(content, kinds, "entry"))
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
-    if not isinstance(config, dict) or not isinstance(config.get("options"), dict):
-        raise ValueError(f"{path} does not hold the options of a run")
-    return config
+
+
+def write_config(out: Path, config: RunConfig) -> None:
+    """Write config.json, whole."""
+    records.rewrite(out / CONFIG, [asdict(config)])
 
 
 def is_run(out: Path) -> bool:
-    """Whether a folder was made by `colafier purify`: others have a config.json as well."""
+    """Whether a folder was made by a run."""
     try:
-        return "source" in read_config(out)["options"]
+        return bool(read_config(out).asked)
     except (OSError, ValueError):
         return False
 
 
-@contextmanager
-def claimed(out: Path, config: Mapping[str, Any]) -> Iterator[None]:
-    """Take the folder while the rows are prepared; a mistake that shows then leaves all as it was.
+def check(out: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder that holds anything else, or a finished run that is not to be replaced."""
+    if out.exists() and not out.is_dir():
+        raise FileExistsError(f"{out} is a file; choose another folder")
+    if resume:
+        read_config(out)
+        if (out / SUMMARY).exists():
+            raise FileExistsError(f"the run in {out} is finished: there is nothing to resume")
+        return
+    if not out.exists() or not any(path.name != LOCK for path in out.iterdir()):
+        return
+    if not overwrite:
+        raise FileExistsError(
+            f"{out} exists; use --resume to continue the run in it, --overwrite to start over, "
+            "or choose another folder"
+        )
+    if not is_run(out):
+        raise FileExistsError(f"{out} is not the folder of a run, and is left alone")
 
-    An older run goes only after that, and what was asked for is written down.
+
+def check_resume(out: Path, config: RunConfig) -> None:
+    """Refuse to continue a run with other data or other decisions than it was started with."""
+    then = read_config(out)
+    if then.fingerprint != config.fingerprint:
+        raise ValueError(
+            f"the data was changed after the run in {out} was started; start over with --overwrite"
+        )
+    if then.decided != config.decided:
+        raise ValueError(
+            f"the run in {out} was started with other decisions; continue with: "
+            f"colafier apply {out.parent} --continue"
+        )
+
+
+class Claim:
+    """A folder that this process alone may write to."""
+
+    def __init__(self, out: Path, config: RunConfig, resume: bool) -> None:
+        self.out = out
+        self.config = config
+        self.resume = resume
+        self.started = False
+
+    def start(self, **resolved: Any) -> None:
+        """From here on what is written stays; results of an older run are removed.
+
+        Args:
+            **resolved: Entries of the config that are known by now.
+        """
+        if not self.resume:
+            clear(self.out)
+        self.started = True
+        self.update(**resolved)
+
+    def update(self, **resolved: Any) -> None:
+        """Write the config with these entries."""
+        self.config = replace(self.config, **resolved)
+        write_config(self.out, self.config)
+
+
+@contextmanager
+def claimed(out: Path, config: RunConfig, *, resume: bool, overwrite: bool) -> Iterator[Claim]:
+    """Take a folder for a run, and lock it until the block ends.
+
+    An error before `Claim.start` leaves the folder as it was: an older run stays, a new folder is
+    removed. After it, what is there is kept, so that the run can be resumed.
     """
+    check(out, resume=resume, overwrite=overwrite)
     older = is_run(out)
+    made = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        if not older:
-            records.rewrite(out / CONFIG, [config])
+        lock = locked(out)
+        lock.__enter__()
     except PermissionError as error:
-        raise PermissionError(f"{out} may not be written; give another folder") from error
+        raise PermissionError(f"{out} cannot be written to; choose another folder") from error
+    claim = Claim(out, config, resume)
     try:
-        yield
-    except Exception:
+        check(out, resume=resume, overwrite=overwrite)  # nobody else has written since
+        if resume:
+            check_resume(out, config)
         if not older:
+            write_config(out, config)
+        yield claim
+    except Exception:
+        if not claim.started and not older:
             for name in (CONFIG, encode.PIXELS):
                 (out / name).unlink(missing_ok=True)
-            with suppress(OSError):  # it was there before, with something in it
-                out.rmdir()
         raise
+    finally:
+        lock.__exit__(None, None, None)
+        if made and not claim.started:
+            with suppress(OSError):  # somebody put something into it
+                out.rmdir()
 
 
 def clear(out: Path) -> None:
-    """Remove the results of an older run, all that it could have written."""
+    """Remove everything that an older run could have written."""
     for name in FILES:
         (out / name).unlink(missing_ok=True)
     for name in (MODEL, CONTINUED):
@@ -110,23 +188,12 @@ def clear(out: Path) -> None:
 
 
 def remove_data(out: Path) -> None:
-    """The data set that an earlier run wrote back: a folder, or a file with an ending."""
+    """Remove the data set that an earlier run wrote back: a folder, or a file."""
     for path in (out / DATA, *out.glob(f"{DATA}.*")):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def remove_partial(out: Path) -> None:
-    """What a killed run was just writing."""
+    """Remove what a killed run was writing."""
     for path in out.glob("*.partial"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-def _check_resume(out: Path, dataset: Dataset) -> None:
-    then = read_config(out).get("fingerprint")
-    if (out / SUMMARY).exists():
-        raise FileExistsError(f"the run in {out} is finished: there is nothing to resume")
-    if then is not None and then != dataset.fingerprint():
-        raise ValueError(
-            f"{dataset.source} was changed after the run in {out} was started; start over: "
-            f"colafier purify {dataset.source} -o {out} --overwrite"
-        )

@@ -18,6 +18,7 @@ from colafier.audit.policy import EXCLUDE, decide
 from colafier.embed import encode
 from colafier.embed.encode import EncodedData
 from colafier.ingest.read import Dataset, read
+from colafier.methods.contract import Labels
 from colafier.workflows.model_store import StoredModel, load
 from colafier.workflows.model_store.onnx_export import export_onnx
 from colafier.workflows.purify import options_of
@@ -92,11 +93,10 @@ def check(
             f"{count} labels of the model's classes are too few to say how many are wrong; "
             f"a check needs {MIN_LABELS}"
         )
-    found = posterior(p, observed)
+    found = posterior(p, Labels(observed))
     groups = torch.tensor(dataset.duplicates())[rows.rows]
-    decided = decide(found, p, observed, groups=groups)
-    no_lid = torch.full((len(observed),), torch.nan)
-    lines = table(model.classes, observed, p.argmax(1), found.quality, decided, no_lid)
+    decided = decide(found, Labels(observed), groups=groups)
+    lines = table(model.classes, observed, found, decided, predicted=p.argmax(1))
     for place in unknown:
         lines.loc[place, ["original_label", "label"]] = labels[place]
         lines.loc[place, ["action", "reason"]] = [EXCLUDE, "unknown class"]

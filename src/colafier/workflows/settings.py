@@ -3,62 +3,28 @@
 A name that does not exist or a value of the wrong type is an error that says what is valid.
 """
 
-import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from colafier._validation import checked
+from colafier._validation import Range, checked
 from colafier.methods import REQUIRED, check, hyper_parameters
-
-MINIMUMS = {
-    "limit": 2, "pad_to": 1, "epochs": 1, "batch_size": 2, "lr": 0, "weight_decay": 0, "devices": 1,
-}  # fmt: skip
-ROWS_PER_DEVICE = 2  # of a batch; with one row there is nothing to compare it to
+from colafier.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
-class Settings:
-    """All that one run depends on, so that its record is enough to repeat it."""
+class Settings(TrainConfig):
+    """All that one research run depends on, so that its record is enough to repeat it."""
 
     source: str = "digits"
     data: str = ""  # folder with the files of the source; digits need none
-    limit: int | None = None  # only the first rows of the training set
-    pad_to: int | None = None  # side of the images after padding
+    limit: Annotated[int, Range(2)] | None = None  # only the first rows of the training set
+    pad_to: Annotated[int, Range(1)] | None = None  # side of the images after padding
     noise: str = "none"
-    method: str = "colafier"
-    hyper: dict[str, Any] = field(default_factory=dict)  # hyper-parameters of the method
-    net: str = "resnet18"
-    dtype: str = "auto"  # of the backbone
-    epochs: int = 200
-    batch_size: int = 128
-    lr: float = 0.001
-    lr_floor: float = 1.0  # where the learning rate ends, along a half cosine; 1: constant
-    weight_decay: float = 0.001
-    flip: bool = True  # whether a mirrored image keeps its class
-    seed: int = 1
-    devices: int = 1
-
-    def __post_init__(self) -> None:
-        for name, least in MINIMUMS.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value < math.inf:
-                raise ValueError(f"{name} must be at least {least}, not {value}")
-        if not 0 <= self.lr_floor <= 1:
-            raise ValueError(f"lr_floor must be from 0 to 1, not {self.lr_floor}")
-        if self.batch_size < ROWS_PER_DEVICE * self.devices:
-            raise ValueError(
-                f"batches of {self.batch_size} rows are too small for {self.devices} devices; "
-                f"give a batch_size of at least {ROWS_PER_DEVICE * self.devices}"
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def resolve(
@@ -76,7 +42,7 @@ def resolve(
         base: What to start from in place of the class defaults.
     """
     plain, per_method = _split(read_preset(preset)) if preset else ({}, {})
-    kinds = get_type_hints(Settings)
+    kinds = get_type_hints(Settings, include_extras=True) | {"net": str}
     kinds.pop("hyper")
     start = {} if base is None else {name: getattr(base, name) for name in kinds}
     values = checked({**start, **plain, **(overrides or {})}, kinds, "setting")

@@ -1,15 +1,12 @@
 """The deployed classifier on disk: config.json, model.safetensors and a model card.
 
-A model is rebuilt from names and numbers: the method is set up on blank rows, then its deployed
-classifier takes the stored weights. So nothing is ever unpickled, and no training row is stored.
+A model is rebuilt from its net, shape and classes, then takes the stored weights. So nothing is
+ever unpickled, and no training row is stored.
 """
 
 import copy
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +16,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from colafier import __version__, methods
+from colafier import __version__
+from colafier.ingest.places import whole_folder
 from colafier.nets import Backbone, inference, net_factory
 from colafier.nets.normalize import Normalize
 from colafier.training import records
-from colafier.training.training_set import TrainingSet
-from colafier.workflows.model_store import cards
+from colafier.workflows.model_store import architectures, cards
 from colafier.workflows.model_store import config as configs
 from colafier.workflows.model_store.config import (
     CARD,
@@ -38,7 +35,6 @@ from colafier.workflows.model_store.config import (
 __all__ = ["ModelFolderError", "StoredModel", "card", "load", "save"]
 
 MEAN, STD, PREFIX = "normalize.mean", "normalize.std", "classifier."
-BLANK_PER_CLASS = 4  # rows of the stand-in training set
 FARTHEST = 0.01  # that a rebuilt model's probabilities may be off: bf16 on another device rounds
 
 
@@ -130,7 +126,9 @@ def save(
     state |= {MEAN: model.normalize.mean, STD: model.normalize.std}
     # copies, as the format refuses tensors that share memory
     state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
-    with _whole_folder(folder) as partial:
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists; remove it, or give another folder")
+    with whole_folder(folder) as partial:
         text = json.dumps(config, indent=2, allow_nan=False)
         (partial / CONFIG).write_text(text + "\n", encoding="utf-8")
         text = cards.render(config) if card is None else card
@@ -147,13 +145,12 @@ def load(folder: Path) -> StoredModel:
     tensors = _read_tensors(folder / WEIGHTS)
     normalize = _take_normalize(tensors, config["row_shape"])
     try:
-        hyper = methods.check(config["method"], config["hyper"])
         classifier = _rebuild(config, sum(value.numel() for value in tensors.values()))
     except Exception as error:  # values from outside can fail in any way
         raise ModelFolderError(f"{folder / CONFIG} cannot be rebuilt: {error}") from error
     _fill(classifier, tensors, folder / WEIGHTS)
-    names = ("classes", "row_shape", "input", "method", "net", "epochs", "about")
-    return StoredModel(classifier, normalize, hyper=hyper, **{name: config[name] for name in names})
+    names = ("classes", "row_shape", "input", "method", "hyper", "net", "epochs", "about")
+    return StoredModel(classifier, normalize, **{name: config[name] for name in names})
 
 
 def _config(model: StoredModel) -> dict[str, Any]:
@@ -162,6 +159,10 @@ def _config(model: StoredModel) -> dict[str, Any]:
     if len(dtypes) > 1:
         raise ModelFolderError(f"the nets differ in dtype: {', '.join(sorted(dtypes))}")
     own = {"format": FORMAT, "colafier": __version__, "dtype": (*dtypes, "auto")[0]}
+    try:
+        own |= architectures.describe(model.classifier)
+    except ValueError as error:
+        raise ModelFolderError(str(error)) from error
     rest = {name: getattr(model, name) for name in KINDS if name not in own}
     config: dict[str, Any] = json.loads(records.to_json(own | rest))
     configs.check(config)
@@ -192,23 +193,15 @@ def _take_normalize(tensors: dict[str, Tensor], row_shape: tuple[int, ...]) -> N
 
 
 def _rebuild(config: Mapping[str, Any], stored: int) -> nn.Module:
-    """The method's deployed classifier before training; `stored` numbers are there to fill it."""
-    shape, num_classes = config["row_shape"], len(config["classes"])
+    """The classifier with fresh weights; `stored` numbers are there to fill it."""
+    shape, num_classes, members = config["row_shape"], len(config["classes"]), config["members"]
     make_net = net_factory(config["net"], shape, num_classes, config["dtype"])
     with torch.device("meta"):  # takes no memory, whatever the config says
-        needed = sum(value.numel() for value in make_net().backbone.parameters())
+        needed = members * sum(value.numel() for value in make_net().backbone.parameters())
     if needed > stored:
         net = f"{config['net']} on rows of shape {shape}"
         raise ModelFolderError(f"{net} has {needed} numbers, only {stored} are stored")
-    method = methods.build(config["method"], **config["hyper"])
-    observed = torch.arange(num_classes).repeat(BLANK_PER_CLASS)
-    dtype = torch.uint8 if len(shape) == 3 else torch.float32
-    blank = torch.zeros(1, *shape, dtype=dtype).expand(len(observed), *shape)  # one row in memory
-    normalize = Normalize(torch.zeros(shape[0]), torch.ones(shape[0]))
-    rows = TrainingSet(blank, observed, num_classes, view_names=method.views, normalize=normalize)
-    with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
-        method.setup(make_net, rows, config["epochs"])
-    return method.deployed().eval()
+    return architectures.rebuild(config["architecture"], make_net, num_classes, members)
 
 
 def _fill(classifier: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -246,22 +239,3 @@ def _check_same(model: StoredModel, again: StoredModel) -> None:
             f"{model.method} with net {model.net} cannot be rebuilt: its probabilities differ by "
             f"{apart:.2g}; check that method, hyper and net are those of the run, or pickle it"
         )
-
-
-@contextmanager
-def _whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which becomes `folder` at the end of the block; see `files.whole`."""
-    if folder.exists():
-        raise FileExistsError(f"{folder} exists; remove it, or give another folder")
-    partial = folder.with_name(folder.name + ".partial")
-    try:
-        if partial.exists():  # of a save that was killed
-            shutil.rmtree(partial)
-        partial.mkdir(parents=True)
-    except PermissionError as error:
-        raise PermissionError(f"{folder} may not be written; give another folder") from error
-    try:
-        yield partial
-        os.replace(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)

@@ -49,7 +49,7 @@ def _body(config: Mapping[str, Any]) -> list[str]:
         f"Classes: {names}" + (f" and {more} more." if more > 0 else "."),
         f"## Use\n\nRows are {shape} {values}; items become rows as `input` in `config.json` says:",
         _table(("input", "value"), [(key, _said(v)) for key, v in config["input"].items()]),
-        "```python\nfrom pathlib import Path\n\nfrom colafier import model_store\n\n"
+        "```python\nfrom pathlib import Path\n\nfrom colafier.workflows import model_store\n\n"
         'model = model_store.load(Path("FOLDER"))  # never unpickles\n'
         "probabilities = model.predict(rows)  # (n, classes), in the order of model.classes\n```",
     ]

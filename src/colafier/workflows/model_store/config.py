@@ -9,13 +9,15 @@ from colafier._validation import checked
 from colafier.nets import NETS
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
-FORMAT = 1
+FORMAT = 2
 KINDS: dict[str, Any] = {
     "format": int,
     "colafier": str,  # the version that wrote it
     "method": str,
     "hyper": dict,
     "epochs": int,
+    "architecture": str,
+    "members": int,  # nets of an ensemble
     "net": str,
     "dtype": str,
     "row_shape": tuple[int, ...],
@@ -23,8 +25,8 @@ KINDS: dict[str, Any] = {
     "input": dict,
     "about": dict,
 }
-MOST_VALUES = 2**24  # of one row: a config from outside must not fill the memory
-MOST_EPOCHS = 10**6
+MAX_VALUES = 2**24  # of one row: a config from outside must not fill the memory
+MAX_MEMBERS = 100
 
 
 class ModelFolderError(ValueError):
@@ -65,12 +67,12 @@ def check(config: Any) -> dict[str, Any]:
         raise ModelFolderError(f"{missing[0]} is missing")
     values = checked(config, KINDS, "entry")
     shape, classes = values["row_shape"], values["classes"]
-    if len(shape) not in (1, 3) or min(shape) < 1 or prod(shape) > MOST_VALUES:
+    if len(shape) not in (1, 3) or min(shape) < 1 or prod(shape) > MAX_VALUES:
         raise ModelFolderError(f"row_shape must be (d,) or (c, h, w), not {shape}")
     if len(classes) < 2 or len(set(classes)) < len(classes):
         raise ModelFolderError("classes must be two or more different names")
-    if not 1 <= values["epochs"] <= MOST_EPOCHS:
-        raise ModelFolderError(f"epochs must be 1 to {MOST_EPOCHS}, not {values['epochs']}")
+    if not 1 <= values["members"] <= MAX_MEMBERS:
+        raise ModelFolderError(f"members must be 1 to {MAX_MEMBERS}, not {values['members']}")
     if values["net"] not in NETS:
         raise ModelFolderError(
             f"the net {values['net']!r} is none of {', '.join(NETS)}, so it cannot be rebuilt from "

@@ -1,0 +1,177 @@
+"""Where the evidence about labels comes from: two strategies, by the kind of rows.
+
+Both give probabilities of the classes to the noise model, and say which labels may move.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from colafier.audit import out_of_fold
+from colafier.audit.config import AuditConfig
+from colafier.audit.noise_model import Posterior
+from colafier.methods.contract import Labels, Purified
+from colafier.nets.normalize import Normalize
+
+FEATURES, END_TO_END = MODES = ("features", "end-to-end")
+MIN_STEPS = 400  # of a run on features: small data sets get more epochs
+MAX_BATCH = 512
+EPOCHS = 4  # on features: they come from a pretrained net, or from a table
+SMALL_IMAGE = 20  # pixels: below, a ResNet has nothing left to look at
+
+
+@dataclass(frozen=True)
+class TrainedRows:
+    """The rows that a method was trained on, and what it says about them."""
+
+    x: Tensor  # (n, d) features, or (n, c, h, w) images as bytes
+    labels: Labels
+    normalize: Normalize
+    probabilities: Tensor  # (n, c) of the deployed classifier
+    purified: Purified
+
+
+class Evidence(Protocol):
+    """What the noise model starts from."""
+
+    probabilities: Tensor  # (n, c) P(class | row), before the observed label is known
+    agreement: float | None  # with observed labels that were not trained on; None: not known
+    votes: dict[str, Tensor]  # name -> (n,) class it predicts
+
+    def may_move(self, found: Posterior) -> Tensor:
+        """Rows whose label may move (n,)."""
+
+
+class OutOfFoldEvidence:
+    """Evidence for features: heads that never saw a row's label, beside the classifier.
+
+    Args:
+        rows: The rows after training.
+        config: Folds, weights and thresholds.
+        seed: Of the folds and the heads.
+        progress: Whether a terminal shows a bar.
+    """
+
+    def __init__(
+        self, rows: TrainedRows, config: AuditConfig, seed: int, progress: bool = False
+    ) -> None:
+        self.labels = rows.labels
+        self.config = config
+        self.classifier = rows.probabilities  # (n, c)
+        self.unseen = out_of_fold.cross_fit(
+            rows.x,
+            rows.labels,
+            rows.probabilities.shape[1],
+            rows.normalize,
+            config=config,
+            seed=seed,
+            progress=progress,
+        )  # (n, c)
+        predicted = self.unseen.argmax(1)  # (n,)
+        agree = (predicted == rows.labels.observed)[rows.labels.labeled]
+        self.agreement: float | None = float(agree.float().mean())
+        self.votes = {"classifier": self.classifier.argmax(1), "out-of-fold heads": predicted}
+        self.probabilities = self._pooled()
+
+    def _pooled(self) -> Tensor:
+        """Classifier and out-of-fold predictions together (n, c), as a mean of log-probabilities.
+
+        The classifier was trained on the labels. If it contradicts fewer of them than the
+        out-of-fold predictions do, it has memorized that share, and counts that much less.
+        """
+        known, observed = self.labels.labeled, self.labels.observed
+        contradicted, unseen_contradicted = (
+            float((p.argmax(1) != observed)[known].double().mean())
+            for p in (self.classifier, self.unseen)
+        )
+        honest = min(contradicted / unseen_contradicted, 1.0) if unseen_contradicted else 1.0
+        weight = 1 - (1 - self.config.out_of_fold_weight) * honest
+        return torch.lerp(_log(self.classifier), _log(self.unseen), weight).softmax(1)
+
+    def may_move(self, found: Posterior) -> Tensor:
+        """Rows (n,) whose label the classifier contradicts too, or where the case is strong.
+
+        A classifier that has memorized a label does not contradict it. But with few rows the
+        out-of-fold heads know little, and contradict clean labels as well as wrong ones, except
+        where they are confident. So the more labels they contradict even there, the weaker a case
+        may be. For a class that they hardly ever predict they are no evidence at all.
+        """
+        config, observed = self.config, self.labels.observed
+        confidence, predicted = self.unseen.max(1)  # (n,), (n,)
+        known = self.labels.labeled.nonzero()[:, 0]
+        order = confidence[known].argsort(descending=True, stable=True)
+        surest = known[order[: max(1, round(config.confident_fraction * len(known)))]]
+        contradicted = (
+            float((predicted != observed)[surest].double().mean()) if len(surest) else 0.0
+        )
+        strong = found.probabilities.max(1).values >= 1 - config.leniency * contradicted
+        own = self.classifier.argmax(1)  # (n,)
+        unseen_count, own_count = (
+            some.bincount(minlength=self.unseen.shape[1]) for some in (predicted, own)
+        )
+        familiar = unseen_count >= config.familiar_ratio * own_count  # (c,)
+        return (own != observed) | strong & familiar[observed.clamp(min=0)]
+
+
+class EndToEndEvidence:
+    """Evidence for nets trained end to end: the classifier, and the method's own labels.
+
+    Training once more for each fold would take hours, so there are no out-of-fold predictions; a
+    label moves only where the method itself came to the same class.
+    """
+
+    def __init__(
+        self, rows: TrainedRows, config: AuditConfig, seed: int, progress: bool = False
+    ) -> None:
+        del config, seed, progress  # nothing is trained here
+        self.probabilities = rows.probabilities
+        self.believed = rows.purified.labels  # (n,)
+        agreement = rows.purified.diagnostics.get("agreement")
+        known = isinstance(agreement, int | float) and bool(agreement)
+        self.agreement = float(agreement) if known else None  # type: ignore[arg-type]
+        self.votes = {"classifier": rows.probabilities.argmax(1)}
+
+    def may_move(self, found: Posterior) -> Tensor:
+        """Rows (n,) where the method believes the class that the audit suggests."""
+        return self.believed == found.probabilities.argmax(1)
+
+
+def _log(p: Tensor) -> Tensor:
+    return p.clamp(min=1e-6).log()
+
+
+def _features_defaults(row_shape: tuple[int, ...], n: int) -> dict[str, Any]:  # noqa: ARG001
+    """A small perceptron and a few epochs."""
+    batch = max(16, min(MAX_BATCH, n // 20))
+    epochs = max(EPOCHS, ceil(MIN_STEPS * batch / max(n, 1)))
+    return {"net": "mlp", "batch_size": batch, "epochs": epochs}
+
+
+def _end_to_end_defaults(row_shape: tuple[int, ...], n: int) -> dict[str, Any]:  # noqa: ARG001
+    """The paper's kind of nets, and fewer epochs than its 200."""
+    small = min(row_shape[1:]) < SMALL_IMAGE
+    return {"net": "convnet" if small else "resnet10", "batch_size": 128, "epochs": 40}
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How rows of one kind are trained on and judged."""
+
+    train_defaults: Callable[[tuple[int, ...], int], dict[str, Any]]  # by row shape and number
+    evidence: Callable[[TrainedRows, AuditConfig, int, bool], Evidence]
+    fine_tunes: bool  # whether the classifier is fine-tuned on the posterior
+
+
+STRATEGIES = {
+    FEATURES: Strategy(_features_defaults, OutOfFoldEvidence, fine_tunes=True),
+    END_TO_END: Strategy(_end_to_end_defaults, EndToEndEvidence, fine_tunes=False),
+}
+
+
+def mode_of(row_shape: tuple[int, ...]) -> str:
+    """Vectors are features; images are trained on end to end."""
+    return FEATURES if len(row_shape) == 1 else END_TO_END

@@ -1,0 +1,54 @@
+"""The classifiers that can be stored, and rebuilt from their net, shape and classes alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from colafier.core.subnets import LidDis
+from colafier.methods.lid_dis import WithoutLabel
+from colafier.nets import Classifier
+from colafier.nets.ensemble import Ensemble
+
+MakeNet = Callable[[], Classifier]
+
+
+def _classifier(make_net: MakeNet, num_classes: int, members: int) -> nn.Module:  # noqa: ARG001
+    return make_net()
+
+
+def _ensemble(make_net: MakeNet, num_classes: int, members: int) -> nn.Module:  # noqa: ARG001
+    return Ensemble([make_net() for _ in range(members)])
+
+
+def _without_label(make_net: MakeNet, num_classes: int, members: int) -> nn.Module:  # noqa: ARG001
+    return WithoutLabel(LidDis(make_net().backbone, num_classes), num_classes)
+
+
+ARCHITECTURES: dict[str, tuple[type[nn.Module], Callable[[MakeNet, int, int], nn.Module]]] = {
+    "classifier": (Classifier, _classifier),
+    "ensemble": (Ensemble, _ensemble),
+    "lid_dis": (WithoutLabel, _without_label),
+}
+
+
+def describe(classifier: nn.Module) -> dict[str, Any]:
+    """Name and number of nets of a classifier; an error if it cannot be rebuilt."""
+    for name, (kind, _) in ARCHITECTURES.items():
+        if type(classifier) is kind:
+            members = len(classifier) if isinstance(classifier, Ensemble) else 1
+            return {"architecture": name, "members": members}
+    raise ValueError(
+        f"a {type(classifier).__name__} cannot be rebuilt from its net's name; let the method's "
+        "`deployed()` give a `colafier.nets.Classifier`, or an `Ensemble` of them"
+    )
+
+
+def rebuild(architecture: str, make_net: MakeNet, num_classes: int, members: int) -> nn.Module:
+    """A fresh classifier of this architecture, in eval mode; the caller's random state stays."""
+    if architecture not in ARCHITECTURES:
+        there = ", ".join(ARCHITECTURES)
+        raise ValueError(f"no architecture {architecture!r}; there are {there}")
+    with torch.random.fork_rng(devices=[]):
+        return ARCHITECTURES[architecture][1](make_net, num_classes, members).eval()

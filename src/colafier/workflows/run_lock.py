@@ -1,0 +1,104 @@
+"""One run at a time in a folder: a lock file with the process and host that hold it."""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+LOCK = "run.lock"
+
+
+class LockedError(OSError):
+    """Another process writes to the folder."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; an error if another process holds it.
+
+    The lock of a process that no longer runs on this host is removed. That of another host cannot
+    be checked, and counts.
+    """
+    path = folder / LOCK
+    own = json.dumps(_this_process())
+    while not _created(path, own):
+        _remove_if_stale(path, folder)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if path.read_text(encoding="utf-8") == own:
+                path.unlink()
+
+
+def _created(path: Path, text: str) -> bool:
+    """Whether the lock could be made: it appears with its content, or not at all."""
+    draft = path.with_name(f"{path.name}.{uuid4().hex}.partial")
+    draft.write_text(text, encoding="utf-8")
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+    return True
+
+
+def _remove_if_stale(path: Path, folder: Path) -> None:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return  # released just now
+    holder = _read(text)
+    if holder.get("host") != socket.gethostname() or _runs(holder):
+        raise LockedError(
+            f"another run is writing to {folder} (process {holder.get('pid', 'unknown')} on "
+            f"{holder.get('host', 'an unknown host')}); wait for it or choose another folder, or "
+            f"remove {path} if that run is gone"
+        )
+    aside = path.with_name(f"{path.name}.{uuid4().hex}.partial")
+    with suppress(FileNotFoundError):  # another process was faster
+        os.rename(path, aside)
+        if aside.read_text(encoding="utf-8") != text:  # a new lock took the stale one's place
+            with suppress(FileExistsError):
+                os.link(aside, path)
+        aside.unlink(missing_ok=True)
+
+
+def _this_process() -> dict[str, Any]:
+    pid = os.getpid()
+    return {"pid": pid, "host": socket.gethostname(), "started": _start_time(pid)}
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _runs(holder: dict[str, Any]) -> bool:
+    """Whether the process that holds a lock of this host still runs."""
+    pid = holder.get("pid")
+    if type(pid) is not int or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # of another user
+    return _start_time(pid) == holder.get("started")  # the number may have gone to another process
+
+
+def _start_time(pid: int) -> str | None:
+    """When a process was started, in ticks since boot; None where the system does not say."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None
