@@ -26,7 +26,6 @@ from colafier.cli.app import app
 from colafier.core import safeguards
 from colafier.core.config import CHOICE_NAMES, VARIANTS
 from colafier.nets import net_factory
-from colafier.review import decisions
 from colafier.training.trainer import fit
 from colafier.training.training_set import TrainingSet
 from colafier.workflows import exchange, run_dir
@@ -100,7 +99,10 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-EXAMPLE, SECOND, *_ = blocks(DOCS / "add-a-method.md", "python")
+EXAMPLE, SECOND = (
+    next(code for code in blocks(DOCS / "add-a-method.md", "python") if f"class {name}(" in code)
+    for name in ("Bootstrap", "SmallLossHalf")
+)
 PYTHON = [
     pytest.param(code, id=f"{page.stem}-{number}")
     for page in PAGES
@@ -160,7 +162,7 @@ def test_example_method_works(clouds: Source) -> None:
     assert result.record["config"]["hyper"] == {"observed_weight": 0.7}
     assert result.record["labels_right_after"] > 0.95 > result.record["labels_right_before"]
     assert result.history.epochs[-1]["loss_auroc"] > 0.95
-    assert {"observed", "prediction", "label_accuracy"} <= result.history.epochs[-1].keys()
+    assert {"observed", "predicted", "label_accuracy"} <= result.history.epochs[-1].keys()
 
 
 def test_example_of_passes_works(clouds: Source) -> None:
@@ -319,7 +321,7 @@ def test_every_file_of_a_run_is_explained() -> None:
 
 def test_every_column_of_the_label_table_is_explained() -> None:
     text = (DOCS / "run-folder.md").read_text()
-    names = ("row", "name", *COLUMNS, "method_label", *decisions.REVIEW)
+    names = ("row", "name", *COLUMNS, "method_label", "reviewed_at", "reviewed_why")
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
