@@ -3,9 +3,9 @@
     python benchmarks/detectors.py                # digits, 40 % instance noise
     python benchmarks/detectors.py --fm-mini      # Fashion-MNIST, see fm_mini.py
 
-Prints a Markdown table: how well each ranks the wrong labels first. Probabilities for confident
-learning are those of a logistic regression on the pixels, which did not see the row's label; losses
-and margins are those of plain training (`ce`); neighbors are found among the pixels.
+Prints a Markdown table: how well each detector ranks the wrong labels first. Confident learning
+uses out-of-fold probabilities of a logistic regression on the pixels. Losses and margins come from
+plain training (`ce`). Neighbors are found among the pixels.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from colafier.workflows.settings import Settings, resolve
 
 
 def training_course(settings: Settings, task: Task) -> list[Tensor]:
-    """Logarithms of the probabilities of all rows (n, c) after each epoch of plain training."""
+    """Log probabilities of all rows (n, c) after each epoch of plain training."""
     method = build("ce")
     rows = TrainingSet(
         task.source.x,
@@ -62,7 +62,7 @@ def training_course(settings: Settings, task: Task) -> list[Tensor]:
 
 
 def qualities(settings: Settings, task: Task) -> dict[str, Tensor]:
-    """What each detector makes of the labels (n,)."""
+    """The quality (n,) of the labels according to each detector."""
     observed, pixels = task.observed, task.source.x.flatten(1).float() / 255  # (n,), (n, d)
     regression = LogisticRegression(max_iter=200)
     unseen = cross_val_predict(regression, pixels, observed, cv=5, method="predict_proba")  # (n, c)

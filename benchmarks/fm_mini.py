@@ -1,11 +1,11 @@
-"""FM-mini: the first 10,000 Fashion-MNIST images with noisy labels, as a yardstick for two cores.
+"""FM-mini: the first 10,000 Fashion-MNIST images with noisy labels, a benchmark for two cores.
 
-Prints one JSON line: means over the seeds, and each seed's own figures.
+Prints one JSON line: means over the seeds, and the figures of each seed.
 
     python benchmarks/fm_mini.py --seeds 1 2 3
 
-The images are in Debian's package dataset-fashion-mnist (or give --data); the labels lie beside
-this file: instance-dependent noise, 39.8 % wrong.
+The images are in Debian's package dataset-fashion-mnist (or give --data). The labels are in a file
+next to this one: instance-dependent noise, 39.8 % wrong.
 """
 
 import argparse
@@ -18,14 +18,14 @@ from colafier.training import records
 from colafier.workflows.experiment import Result, prepare, train
 from colafier.workflows.settings import Settings, read_pairs, resolve
 
-DATA = "/usr/share/datasets/fashion-mnist"  # where Debian's package puts it
+DATA = "/usr/share/datasets/fashion-mnist"  # where Debian's package installs it
 LABELS = str(Path(__file__).with_name("fmnist10k_instance40.npy"))
 
 
 def conditions(
     data: str = DATA, labels: str = LABELS, limit: int = 10_000, epochs: int = 15
 ) -> dict[str, object]:
-    """The fixed conditions of the yardstick."""
+    """The fixed conditions of the benchmark."""
     return {
         "source": "fashion_mnist",
         "data": data,
@@ -48,7 +48,7 @@ def settings_for(args: argparse.Namespace, seed: int) -> Settings:
 
 
 def figures(results: Sequence[Result]) -> dict[str, object]:
-    """Means over seeds; of a series, the mean at each epoch; None where there is no such figure."""
+    """Means over the seeds, for a series at each epoch; None if there is no such figure."""
     return {
         "test_accuracy_last5": _mean([r.record["test_accuracy_last5"] for r in results]),
         "labels_right_before": _mean([r.record["labels_right_before"] for r in results]),

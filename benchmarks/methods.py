@@ -1,14 +1,15 @@
-"""Every method of the registry on the same rows, labels, net and optimizer: one line each.
+"""Every method on the same rows, labels, net and optimizer: one line each.
 
     python benchmarks/methods.py                                   # digits, 40 % instance noise
     python benchmarks/methods.py --fm-mini --methods ce gce elr    # Fashion-MNIST, see fm_mini.py
     python benchmarks/methods.py --features cifar-10-batches-py CIFAR-10_human.pt    # vectors
 
-The last are frozen features (see purify.py) of the first 10,000 CIFAR-10 images, with the labels
-`worst` of CIFAR-10N.
+The last command uses frozen features (see purify.py) of the first 10,000 CIFAR-10 images, with the
+labels `worst` of CIFAR-10N.
 
-Prints a JSON line per method and seed as it goes, then a Markdown table of means over the seeds.
-Headline is the last epoch; a method that needs the noise rate is told the true one, and marked.
+Prints a JSON line after each run, then a Markdown table of means over the seeds. The first column
+is the accuracy of the last epoch. A method that needs the noise rate gets the true one, and is
+marked.
 """
 
 import argparse
@@ -36,7 +37,7 @@ SHOWN = {
 
 
 def settings_for(method: str, seed: int, args: argparse.Namespace) -> Settings:
-    """The same conditions for all, apart from the method's own settings."""
+    """The same conditions for all, except for the settings of the method itself."""
     observed = {"method": method, "seed": seed}
     if args.lr_floor is not None:
         observed["lr_floor"] = args.lr_floor
@@ -52,7 +53,7 @@ def settings_for(method: str, seed: int, args: argparse.Namespace) -> Settings:
 
 
 def task_of(settings: Settings, args: argparse.Namespace) -> Task:
-    """The rows and their labels; with `--features` as vectors."""
+    """The rows and their labels; vectors with `--features`."""
     task = prepare(settings)
     if not args.features:
         return task
@@ -61,7 +62,7 @@ def task_of(settings: Settings, args: argparse.Namespace) -> Task:
 
 
 def line_of(record: dict[str, Any]) -> dict[str, Any]:
-    """What is shown of a run."""
+    """The figures that are shown for a run."""
     return {name: record.get(name) for name in ("method", "seed", *SHOWN)}
 
 

@@ -1,12 +1,12 @@
-"""Purify CIFAR-10N on frozen features, beside cleanlab and a GCE linear probe with EM.
+"""Purify CIFAR-10N on frozen features, compared with cleanlab and a GCE linear probe with EM.
 
 Prints one JSON line per label set: average precision, F1 at the tool's own threshold, labels
-right after, the estimated rate, test accuracy and seconds, for each of the three.
+right after, the estimated rate, test accuracy and seconds, for each of the three tools.
 
     python benchmarks/purify.py --data cifar-10-batches-py --human CIFAR-10_human.pt \
         --labels random2 random3
 
-Features are those of efficientnet_lite0 at 128 pixels, from the cache after the first time.
+Features come from efficientnet_lite0 at 128 pixels, and from the cache after the first time.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from colafier.nets.normalize import Normalize
 from colafier.training import records
 from colafier.workflows.settings import read_pairs
 
-STRICT = 0.95  # also shown: how often relabels are right with `--min-confidence 0.95`
+STRICT = 0.95  # also scored: the label changes of `--min-confidence 0.95`
 KNOWN = ("aggregate", "random1", "random2", "random3", "worst")
 
 
@@ -61,7 +61,7 @@ def labels_of(name: str, source: Source, human: str, seed: int) -> Tensor:
 def figures(
     truth: Tensor, observed: Tensor, quality: Tensor, issue: Tensor, labels: Tensor | None
 ) -> dict[str, Any]:
-    """Scores of one tool; the truth comes in here for the first time."""
+    """Scores of one tool; the truth is used only here."""
     wrong = (observed != truth).numpy()
     found = {
         "ap": average_precision_score(wrong, -quality.numpy()) if wrong.any() else None,
@@ -89,7 +89,7 @@ def ours(
     chosen: dict[str, Any],
     audit: dict[str, Any],
 ) -> dict[str, Any]:
-    """`colafier purify` from the features on."""
+    """`colafier purify`, starting from the features."""
     begin = time.perf_counter()
     train, judge = configure(tuple(x.shape[1:]), len(x), chosen, audit)
     labels = Labels(observed)
@@ -117,7 +117,7 @@ def ours(
 
 
 def cleanlab_probe(x: Tensor, observed: Tensor, source: Source) -> dict[str, Any]:
-    """Cleanlab's default filter on 5-fold linear probes of the same features."""
+    """Cleanlab's default filter on 5-fold linear probes on the same features."""
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
 

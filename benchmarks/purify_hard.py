@@ -1,8 +1,8 @@
 """Two hard cases for purify, on CIFAR-10 and the features of `benchmarks/purify.py`.
 
-Imbalance: the largest class has 50 times the rows of the smallest, 20 % symmetric noise. No
-class may vanish, and rare classes must not lose recall against the observed labels.
-Nowhere: two classes are hidden under random labels of the other eight; do they stand out?
+Imbalance: the largest class has 50 times as many rows as the smallest, with 20 % symmetric noise.
+No class may vanish, and rare classes must not lose recall compared with the observed labels.
+Outliers: two classes are hidden under random labels of the other eight. Are they found?
 
     python benchmarks/purify_hard.py --data cifar-10-batches-py
 """
@@ -31,7 +31,7 @@ def judge(x: Tensor, observed: Tensor, num_classes: int, seed: int) -> AuditResu
 
 
 def imbalance(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
-    """Recall of each class by the observed labels and by the purified ones."""
+    """Recall of each class with the observed labels and with the purified ones."""
     generator = torch.Generator().manual_seed(seed)
     sizes = (5000 * 50 ** (-torch.arange(10) / 9)).long()  # 5000 ... 100
     rows = torch.cat([(truth == c).nonzero()[: sizes[c], 0] for c in range(10)])
@@ -57,7 +57,7 @@ def imbalance(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
 
 
 def outlier(x: Tensor, truth: Tensor, seed: int) -> dict[str, Any]:
-    """How well rows of no class are told from the others."""
+    """How well rows that belong to no class are separated from the others."""
     generator = torch.Generator().manual_seed(seed)
     hidden = truth >= 8
     observed = torch.where(hidden, torch.randint(8, truth.shape, generator=generator), truth)

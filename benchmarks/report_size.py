@@ -1,8 +1,8 @@
-"""Size and time of a report: made-up rows with paths as names, pictures of noise (the worst case).
+"""Size and time of a report, on synthetic rows with pictures of random noise (the worst case).
 
     python benchmarks/report_size.py --rows 100000
 
-Prints one JSON line. With selenium and Chromium it also opens the page and filters it.
+Prints one JSON line. If selenium and Chromium are installed, it also opens and filters the page.
 """
 
 import argparse
@@ -32,7 +32,7 @@ return (performance.now() - start) / 1000"""
 
 
 def made_up(n: int) -> tuple[evidence.Known, pd.DataFrame]:
-    """Ten clouds with a tenth of the labels drawn anew."""
+    """Ten clusters; a tenth of the labels is replaced by random ones."""
     random = np.random.default_rng(0)
     truth = torch.from_numpy(random.integers(0, 10, n))
     drawn = torch.from_numpy(random.integers(0, 10, n))
@@ -62,7 +62,7 @@ def made_up(n: int) -> tuple[evidence.Known, pd.DataFrame]:
 
 
 def opened(path: Path) -> dict[str, float]:
-    """Seconds until the page is there, and of a filter."""
+    """Seconds to open the page, and to apply a filter."""
     if find_spec("selenium") is None or not shutil.which("chromedriver"):
         return {}
     from selenium import webdriver
@@ -80,7 +80,7 @@ def opened(path: Path) -> dict[str, float]:
 
 
 def measure(n: int, out: Path) -> dict[str, Any]:
-    """Write a run of n rows and its report into a folder."""
+    """Write the files of a run with n rows and its report into a folder."""
     known, lines = made_up(n)
     pictures = np.random.default_rng(0).integers(0, 256, (n, 3, SIDE, SIDE), dtype=np.uint8)
     lines.to_csv(out / page.LABELS, index=False, float_format="%.6g")

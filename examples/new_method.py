@@ -1,10 +1,10 @@
-"""A method of your own, whole: label smoothing, trained on digits with 40 % wrong labels beside ce.
+"""Your own method, complete: label smoothing, compared with ce on digits with 40 % wrong labels.
 
     python examples/new_method.py
 
-The class is all there is to a method. Where it is found, everything has it: `colafier methods`,
-`colafier train --method new_method`, the common checks, the table of all methods. Either name the
-file in the environment, or put it into `src/colafier/methods/`, without a list to add it to:
+A method is one class. Name its file in the environment, or put it into `src/colafier/methods/`;
+there is no list to add it to. Then the command line, the common checks and the table of all methods
+find it:
 
     export COLAFIER_METHODS=examples/new_method.py
     colafier train --preset digits --method new_method --out runs/new
@@ -23,10 +23,10 @@ from colafier.methods.contract import Batch, MakeNet, Method, RowTable, Terms, T
 
 
 class LabelSmoothing(Method):
-    """Cross entropy in which each label gives a share of itself to all classes.
+    """Cross entropy with smoothed labels: a share of each label is spread over all classes.
 
     Args:
-        share: What the classes are given, alpha.
+        share: The share that is spread, alpha.
     """
 
     reference = "Lukasik et al., Does label smoothing mitigate label noise?, ICML"
@@ -37,7 +37,7 @@ class LabelSmoothing(Method):
         self.share = share
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """A net, and the last loss of each row."""
+        """Build a net, and a table with the last loss of each row."""
         super().setup(make_net, train, epochs)
         self.row_losses = RowTable(torch.zeros(train.n))
 
@@ -49,12 +49,12 @@ class LabelSmoothing(Method):
         return {"smoothed": losses.mean()}
 
     def rows_now(self) -> dict[str, Tensor]:
-        """Losses, which are high where a label is wrong: their AUROC is scored each epoch."""
+        """Losses, which are high for wrong labels; their AUROC is computed after each epoch."""
         return {"loss": self.row_losses.values}
 
 
 def main() -> None:
-    """Train both, and show them side by side."""
+    """Train both methods and print a table."""
     from rich.console import Console
 
     from colafier import methods, resolve, run

@@ -1,7 +1,7 @@
-"""Texts with wrong labels: definitions of WordNet's nouns, by the kind of thing they define.
+"""Texts with wrong labels: definitions of WordNet's nouns, and the kind of thing they define.
 
-Each definition has a class from the people who wrote the dictionary: animal, food, feeling, ...
-One label in five is replaced by another one, and `colafier purify` has to find them.
+Each definition has a class from the authors of the dictionary: animal, food, feeling, ...
+One label in five is replaced by another one, and `colafier purify` has to find these labels.
 
     apt-get install wordnet-base        # Debian and Ubuntu; or give --data FOLDER
     python examples/wordnet_texts.py --out runs/wordnet
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sklearn.metrics import average_precision_score, f1_score
 
-DATA = Path("/usr/share/wordnet")  # where Debian's package puts it
+DATA = Path("/usr/share/wordnet")  # where Debian's package installs it
 KINDS = {  # lexicographer files of nouns, numbered as in lexnames(5WN)
     "04": "act", "05": "animal", "06": "artifact", "07": "attribute", "08": "body",
     "09": "cognition", "10": "communication", "11": "event", "12": "feeling", "13": "food",
@@ -28,10 +28,10 @@ KINDS = {  # lexicographer files of nouns, numbered as in lexnames(5WN)
 
 
 def definitions(path: Path, each: int, seed: int) -> list[tuple[str, str]]:
-    """Texts and kinds: up to `each` nouns of every kind, in random order."""
+    """Texts and their kinds: up to `each` nouns of every kind, in random order."""
     by_kind = defaultdict(list)
     for line in path.read_text(encoding="utf-8").splitlines():
-        if not line.startswith(" ") and (kind := KINDS.get(line.split()[1])):  # after the licence
+        if not line.startswith(" ") and (kind := KINDS.get(line.split()[1])):  # after the license
             by_kind[kind].append(line.split(" | ", 1)[1].split('; "')[0].strip())
     draw = random.Random(seed)
     rows = [
@@ -44,11 +44,11 @@ def definitions(path: Path, each: int, seed: int) -> list[tuple[str, str]]:
 
 
 def main() -> None:
-    """Write a CSV with noisy labels, purify it, and compare with the truth."""
+    """Write a CSV with noisy labels, purify it, and compare the result with the truth."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA, help="folder with data.noun")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--each", type=int, default=500, help="most rows of a class")
+    parser.add_argument("--each", type=int, default=500, help="maximum number of rows per class")
     parser.add_argument("--noise", type=float, default=0.2)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
