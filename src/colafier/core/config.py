@@ -1,101 +1,155 @@
-"""Where the paper, the authors' code and we differ: three named sets of choices."""
+"""All hyper-parameters of CoLafier in one frozen config, and its three named values.
 
-from collections.abc import Mapping
+The paper, the authors' code and our own measurements differ in some points. docs/variants.md names
+each of them and says which choice is better, with numbers.
+"""
+
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from math import inf
-from typing import Any
+from typing import Annotated, Any, Literal, get_type_hints
 
-from colafier._validation import within
+from colafier._validation import Range
+from colafier.core.schedules import cosine, ramp, scaled
+
+AUTHORS_EPOCHS, AUTHORS_WARMUP, AUTHORS_RAMP = 200, 15, 30
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What the text of the paper, the authors' code and our own measurements decide differently.
+class Levels:
+    """Levels of the upper quantiles in one epoch."""
 
-    docs/variants.md says for each which one is better, with numbers.
+    weight: float  # for the weights
+    update: float  # for the label update
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoLafierConfig:
+    """The hyper-parameters of CoLafier; each field is a keyword of the method, too.
+
+    The first block is the same in all variants. In the second, the paper and the authors' code
+    differ. The third is ours, and its defaults leave the paper's method as it is.
     """
 
-    neighbors: int  # k of LID; 0: one for each row, just past the rows that share its label
+    warmup: Annotated[int, Range(0)] | None = None  # epochs of plain training, T_0; None: scaled
+    ramp: Annotated[int, Range(1)] | None = None  # epochs of rising quantiles, tau; None: scaled
+    other_weight: Annotated[float, Range(0)] = 0.5  # of terms with a random other label, lambda*
+    consistency_weight: Annotated[float, Range(0)] = 10.0  # of the consistency loss, lambda_cons
+    low_quantile: Annotated[float, Range(0, 1)] = 0.001  # level of lower quantiles, epsilon_low
+    threshold: Annotated[float, Range()] = 0.1  # reliability that a prediction needs, epsilon_k
+    single_view: bool = False  # ablation: weights and updates from the rows without augmentation
+    hard_loss: bool = True  # ablation: whether there is a hard loss
+    noisy_loss: bool = True  # ablation: whether there is a noisy loss
+
+    neighbors: Literal[0] | Annotated[int, Range(2)]  # k of LID; 0: just past the rows of a label
     joined_views: bool  # whether LID for the weights looks for neighbors in both views together
-    soft_prediction: bool  # whether LID-dis is given LID-gen's probabilities instead of its class
-    weight_quantile: float  # where the upper quantile of the weights starts
-    update_quantile: float  # where the upper quantile of the label update starts
-    mix_alpha: float  # of Beta(alpha, alpha)
-    consistency_on: str  # `logits` or `probabilities`
-    embedding_scale: float = 1.0  # start of the label embedding
-    mix_share: float = 1.0  # share of the views that are mixed, drawn by their noisy weight
-    class_prior_floor: float = (
-        0.0  # no class is predicted less often than this share of its given rows
+    soft_prediction: bool  # whether LID-dis gets LID-gen's probabilities instead of its class
+    weight_quantile: Annotated[float, Range(0, 1)]  # first level of the weights' upper quantile
+    update_quantile: Annotated[float, Range(0, 1)]  # first level of the update's upper quantile
+    mix_alpha: Annotated[float, Range(0, low_open=True)]  # of Beta(alpha, alpha)
+    consistency_on: Literal["logits", "probabilities"]  # what the consistency loss compares
+
+    embedding_scale: Annotated[float, Range(0)] = 1.0  # start of the label embedding
+    mix_share: Annotated[float, Range(0, 1)] = 1.0  # share of views mixed, drawn by noisy weight
+    class_prior_floor: Annotated[float, Range(0, 1)] = 0.0  # share of its rows; 0: off
+    patience: Annotated[int, Range(1)] = 1  # epochs in a row that must propose the same move
+    average: Annotated[float, Range(0)] = 0.0  # epochs in the mean of the deployed net; 0: off
+    rate_floor: Annotated[float, Range(0, 1)] = 1.0  # end of the learning rate; 1: the run's rate
+    holdout: bool = False  # whether held-out rows check how far predictions can be trusted
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """Names of the views that a step needs."""
+        return ("weak", "strong", "plain") if self.single_view else ("weak", "strong")
+
+    def warmup_epochs(self, epochs: int) -> int:
+        """Epochs of plain training in a run of this many epochs."""
+        return scaled(AUTHORS_WARMUP, epochs, AUTHORS_EPOCHS, self.warmup)
+
+    def ramp_epochs(self, epochs: int) -> int:
+        """Epochs in which the upper quantiles rise in a run of this many epochs."""
+        return scaled(AUTHORS_RAMP, epochs, AUTHORS_EPOCHS, self.ramp)
+
+    def levels(self, epoch: int, epochs: int) -> Levels | None:
+        """Levels of the upper quantiles in an epoch of a run; None in warm-up."""
+        warmup, length = self.warmup_epochs(epochs), self.ramp_epochs(epochs)
+        if epoch < warmup:
+            return None
+        starts = (self.weight_quantile, self.update_quantile)
+        return Levels(*(ramp(epoch, warmup, length, start, 1.0) for start in starts))
+
+    def lr_scale(self, epoch: int, epochs: int) -> float | None:
+        """Factor on the learning rate in an epoch of a run; None: that of the run."""
+        return None if self.rate_floor == 1 else cosine(epoch, epochs, self.rate_floor)
+
+
+PAPER = CoLafierConfig(
+    neighbors=20,
+    joined_views=False,
+    soft_prediction=True,
+    weight_quantile=0.05,
+    update_quantile=0.5,
+    mix_alpha=1.0,
+    consistency_on="probabilities",
+)
+AUTHORS = CoLafierConfig(
+    neighbors=20,
+    joined_views=True,
+    soft_prediction=False,
+    weight_quantile=0.5,
+    update_quantile=0.05,
+    mix_alpha=5.0,
+    consistency_on="logits",
+)
+ADAPTIVE = CoLafierConfig(
+    neighbors=0,
+    joined_views=False,
+    soft_prediction=False,
+    weight_quantile=0.5,
+    update_quantile=0.05,
+    mix_alpha=5.0,
+    consistency_on="logits",
+    embedding_scale=0.2,
+    mix_share=0.5,
+    class_prior_floor=0.7,
+    patience=2,
+    average=1.0,
+    rate_floor=0.02,
+    holdout=True,
+)
+VARIANTS = {"adaptive": ADAPTIVE, "authors": AUTHORS, "paper": PAPER}
+Variant = Literal["adaptive", "authors", "paper"]
+
+
+def choose(variant: Variant = "adaptive", **single: Any) -> CoLafierConfig:
+    """The config of a variant, with single values replaced where these are not None."""
+    chosen = {name: value for name, value in single.items() if value is not None}
+    return replace(VARIANTS[variant], **chosen)
+
+
+def with_choices(init: Callable[..., None]) -> Callable[..., None]:
+    """Declare the arguments of `choose` as those of a constructor that takes any keywords.
+
+    The command line and presets read the hyper-parameters of a method from the signature of its
+    constructor. This writes it from the fields of `CoLafierConfig`, so that each stands only there.
+    The default is the value that all variants share, or else None, for that of the variant.
+    """
+    kinds: dict[str, Any] = {"variant": Variant}
+    defaults: dict[str, Any] = {"variant": "adaptive"}
+    declared = get_type_hints(CoLafierConfig, include_extras=True)
+    for name in (field.name for field in fields(CoLafierConfig)):
+        values = {getattr(variant, name) for variant in VARIANTS.values()}
+        kinds[name] = declared[name] if len(values) == 1 else declared[name] | None
+        defaults[name] = values.pop() if len(values) == 1 else None
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    init.__annotations__ = {**kinds, "return": None}
+    init.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+            *(
+                inspect.Parameter(name, keyword, default=defaults[name], annotation=kind)
+                for name, kind in kinds.items()
+            ),
+        ]
     )
-    patience: int = 1  # epochs in a row that must want the same move
-    average: float = 0.0  # epochs over which the deployed LID-gen is averaged; 0: not at all
-    rate_floor: float = 1.0  # where the learning rate ends along a half cosine; 1: the run's rate
-    holdout: bool = (
-        False  # whether some rows are only used to see how far predictions can be trusted
-    )
-
-    def __post_init__(self) -> None:
-        """Refuse values that have no meaning."""
-        within(self.neighbors, 0, inf, "neighbors")
-        within(self.patience, 1, inf, "patience")
-        within(self.average, 0, inf, "average")
-        for name in (
-            "weight_quantile",
-            "update_quantile",
-            "mix_share",
-            "class_prior_floor",
-            "rate_floor",
-        ):
-            within(getattr(self, name), 0, 1, name)
-        if self.mix_alpha <= 0:
-            raise ValueError(f"mix_alpha must be above 0, not {self.mix_alpha}")
-        if self.neighbors == 1:
-            raise ValueError("neighbors must be 0, for one number per row, or at least 2")
-
-
-VARIANTS: dict[str, Choices] = {
-    "paper": Choices(
-        neighbors=20,
-        joined_views=False,
-        soft_prediction=True,
-        weight_quantile=0.05,
-        update_quantile=0.5,
-        mix_alpha=1.0,
-        consistency_on="probabilities",
-    ),
-    "authors": Choices(
-        neighbors=20,
-        joined_views=True,
-        soft_prediction=False,
-        weight_quantile=0.5,
-        update_quantile=0.05,
-        mix_alpha=5.0,
-        consistency_on="logits",
-    ),
-    "adaptive": Choices(
-        neighbors=0,
-        joined_views=False,
-        soft_prediction=False,
-        weight_quantile=0.5,
-        update_quantile=0.05,
-        mix_alpha=5.0,
-        consistency_on="logits",
-        embedding_scale=0.2,
-        mix_share=0.5,
-        class_prior_floor=0.7,
-        patience=2,
-        average=1.0,
-        rate_floor=0.02,
-        holdout=True,
-    ),
-}
-
-CHOICE_NAMES = tuple(field.name for field in fields(Choices))
-
-
-def choose(variant: str, single: Mapping[str, Any]) -> Choices:
-    """A variant's choices with single ones overruled, where these are not None."""
-    if variant not in VARIANTS:
-        raise ValueError(f"no variant {variant!r}; there are {', '.join(VARIANTS)}")
-    observed = {name: value for name, value in single.items() if value is not None}
-    return replace(VARIANTS[variant], **observed)
+    return init

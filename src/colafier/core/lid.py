@@ -89,6 +89,11 @@ def _smallest(values: Tensor, k: int) -> Tensor:
     return torch.from_numpy(np.sort(chosen, axis=1))
 
 
+def neighbors(labels: Tensor, reference_labels: Tensor, fixed: int = 0) -> Tensor:
+    """Number of neighbors of each row (b,): a fixed one, or by `reach` if that is 0."""
+    return torch.full_like(labels, fixed) if fixed else reach(labels, reference_labels)
+
+
 def reach(labels: Tensor, reference_labels: Tensor, factor: float = 1.25) -> Tensor:
     """The k that reaches just past the rows that share each row's label (b,).
 

@@ -25,7 +25,7 @@ def clean(
         weight: Clean weight w_c of each row (b,).
         views: Logits of each view (b, c), judged with the label where LID-dis gave them.
         labels: Labels now (b,).
-        other_views: For LID-dis, logits of each view judged with the wrong label.
+        other_views: For LID-dis, logits of each view judged with the random other label.
         other_weight: lambda*.
     """
     return _weighted(cross_entropy, weight, views, labels, other_views, other_weight)
@@ -51,17 +51,17 @@ def mixed(logits: Tensor, labels: Tensor, partner_labels: Tensor, keep: float) -
 def consistency(
     views: Sequence[Tensor], other_views: Sequence[Tensor], on: str = "logits"
 ) -> Tensor:
-    """How far a wrong label turns LID-dis's prediction (b,), Eq. 3.25.
+    """How far a random other label turns LID-dis's prediction (b,), Eq. 3.25.
 
     Note: The paper takes the cosine of predictions, the authors' code that of logits; `on` chooses.
     """
     if on not in CONSISTENCY_ON:
         raise ValueError(f"consistency is on one of {', '.join(CONSISTENCY_ON)}, not {on!r}")
     total = torch.zeros(len(views[0]), device=views[0].device)
-    for view, wrong_view in zip(views, other_views, strict=True):
+    for view, other_view in zip(views, other_views, strict=True):
         if on == "probabilities":
-            view, wrong_view = view.softmax(1), wrong_view.softmax(1)
-        total = total + 1 - F.cosine_similarity(view, wrong_view, dim=1)
+            view, other_view = view.softmax(1), other_view.softmax(1)
+        total = total + 1 - F.cosine_similarity(view, other_view, dim=1)
     return total
 
 

@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from colafier.core.lid import lid
 from colafier.core.weights import position
-from colafier.methods.row_table import RowTable
-
-HIGHEST_LIFT = 3.0  # of a logit: what is rarer still stays rare
-FITTING_STEPS = 60
 
 
 def difference(gen: Tensor, dis: Tensor) -> Tensor:
@@ -33,9 +29,9 @@ def union_scores(
         k: Number of neighbors for label-rows.
         k_prediction: The same for prediction-rows; `k` by default.
 
-    Note: Where the prediction is the label both rows are one point; each is then the other's neighbor at
-        distance 0 and its LID is very low. With a hard prediction this is a gate: while the upper
-        quantile lies inside that low group, no label can change.
+    Note: Where the prediction is the label both rows are one point; each is then the other's
+        neighbor at distance 0 and its LID is very low. With a hard prediction no label can change
+        while the upper quantile lies inside that low group.
     """
     b = len(z_label)
     counts = (k, k if k_prediction is None else k_prediction)
@@ -71,7 +67,15 @@ def candidate(
     low: float,
     high: float,
 ) -> Candidate:
-    """Place the union scores of one view and turn them into reliabilities of label and prediction."""
+    """Reliabilities of label and prediction, from the union scores of one view.
+
+    Args:
+        scores: LID of the label-rows and of the prediction-rows, two of (b,).
+        differences: Of the subnets, with the label and with the prediction, two of (b,).
+        prediction: LID-gen's class (b,).
+        low: Level of the lower quantile.
+        high: Level of the upper quantile.
+    """
     among = torch.cat(scores)
     of_label, of_prediction = (
         reliability(position(score, among, low, high), apart)
@@ -83,8 +87,8 @@ def candidate(
 def decide(views: Sequence[Candidate], labels: Tensor, threshold: float = 0.1) -> Tensor:
     """The labels for the next epoch (b,), Eq. 3.38-3.40.
 
-    A label moves to the prediction if in every view the prediction is more reliable than the label and than
-    the threshold, and if all views prediction the same class.
+    A label moves to the prediction if in every view the prediction is more reliable than the label
+    and than the threshold, and if all views predict the same class.
     """
     moves = torch.ones_like(labels, dtype=torch.bool)
     for view in views:
@@ -92,66 +96,3 @@ def decide(views: Sequence[Candidate], labels: Tensor, threshold: float = 0.1) -
         moves &= view.prediction_reliability > threshold
         moves &= view.prediction == views[0].prediction
     return torch.where(moves, views[0].prediction, labels)
-
-
-class ClassPriorFloor(nn.Module):
-    """Keeps every class among the predictions: none may fall below a share of its given frequency.
-
-    Labels that follow predictions that follow labels can lose a whole class; seen on
-    Fashion-MNIST, where no row was called a shirt any more. The guard adds just so much to the
-    logits of a class that it is predicted often enough, and is part of the deployed classifier.
-
-    Args:
-        observed: Observed labels of the rows (n,).
-        num_classes: Number of classes.
-        share: Lowest share of a class's given frequency; 0 turns the guard off.
-    """
-
-    floor: Tensor
-    bias: Tensor
-
-    def __init__(self, observed: Tensor, num_classes: int, share: float) -> None:
-        super().__init__()
-        counts = torch.bincount(observed, minlength=num_classes).float()
-        self.share = share
-        self.register_buffer("floor", share * counts / counts.sum())
-        self.register_buffer("bias", torch.zeros(num_classes))
-
-    def forward(self, logits: Tensor) -> Tensor:
-        """Logits (b, c) with the classes that are too rare lifted."""
-        return logits + self.bias
-
-    def fit(self, logits: Tensor) -> None:
-        """Find the lift that these logits of all rows need (n, c)."""
-        self.bias.zero_()
-        if self.share == 0:
-            return
-        least = self.floor.clamp(min=1 / len(logits))
-        for step in range(1, FITTING_STEPS + 1):
-            predicted = torch.bincount(self(logits).argmax(1), minlength=len(least)) / len(logits)
-            gap = least.log() - predicted.clamp(min=0.5 / len(logits)).log()
-            self.bias.add_(0.5 * step**-0.5 * gap).clamp_(0, HIGHEST_LIFT)
-
-
-class RelabelPatience(nn.Module):
-    """Lets a label move only after the same move was wanted in several epochs in a row.
-
-    Args:
-        observed: Observed labels of the rows (n,).
-        patience: How many epochs; 1 is the paper's rule.
-    """
-
-    def __init__(self, observed: Tensor, patience: int) -> None:
-        super().__init__()
-        self.patience = patience
-        self.wanted = RowTable(observed)
-        self.epochs = RowTable(torch.zeros_like(observed))
-
-    def settle(self, index: Tensor, labels: Tensor, new: Tensor) -> Tensor:
-        """The labels for the next epoch (b,), from those of now and those wanted."""
-        moves = new != labels
-        again = moves & (self.wanted[index] == new)
-        epochs = torch.where(again, self.epochs[index] + 1, moves.long())  # (b,)
-        self.wanted.write(index, new)
-        self.epochs.write(index, epochs)
-        return torch.where(epochs >= self.patience, new, labels)

@@ -1,160 +1,186 @@
-"""Do no harm: how far held-out observed labels bear out the predictions, and which labels may move.
+"""What is ours and not the paper's, to do no harm: four safeguards, each with a null version.
 
-A classifier that is weaker than the labels cannot purify them. Some rows are therefore kept out of
-training. On them prediction and observed label err independently, and how often both agree tells
-how good the prediction is at each confidence.
+The null version is the paper's method, so neither the step nor the method asks which one is there.
+Safeguards work on plain tensors; what they need to remember of each row is kept by the caller.
 """
 
-from dataclasses import dataclass
-from math import inf, sqrt
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from colafier.methods import _selection
-from colafier.methods.contract import TrainSet
+from colafier.core.config import CoLafierConfig
+from colafier.core.holdout_check import HoldoutCheck, NoHoldoutCheck
+from colafier.core.subnets import LidGen
+from colafier.nets.averaged import Averaged
 
-MIN_ROWS = 50  # held-out rows below which there is no evidence
-TO_MOVE = 1.5  # how many times likelier than the observed label a prediction must be to replace it
-TO_STAY = 1.0  # the same for a label that has moved already
-SUREST = 0.9975  # confidences above are all the same
-BINS = 60
-LEVELS = torch.linspace(-4, 4, 41)
-SLOPES = torch.linspace(0.8, 3, 23)  # confidence must mean something to be evidence
+HIGHEST_LIFT = 3.0  # of a logit: a class that would need more stays rare
+FITTING_STEPS = 60
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What the held-out rows say about the observed labels and about the predictions."""
+class NoClassPriorFloor(nn.Module):
+    """The paper's: the predictions are left as they are."""
 
-    rows: int
-    agreement: float = 0.0  # share of held-out observed labels that the prediction meets
-    observed_right: float = 1.0  # estimated share of right observed labels, a
-    level: float = -inf  # a prediction of confidence c is right with
-    slope: float = 0.0  # b(c) = sigmoid(level + slope logit(c))
+    surveys = False  # whether it needs predictions for all rows after each epoch
+    bias: Tensor
 
-    def min_confidence(self, odds: float) -> float:
-        """The confidence from which a prediction is so many times likelier right than a observed label.
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.register_buffer("bias", torch.zeros(num_classes))
 
-        Where both disagree, the prediction is right with odds b (1 - a), the label with (1 - b) a.
+    def fit(self, logits: Tensor) -> None:
+        """Find the bias (c,) from the logits of all rows, without a bias (n, c)."""
+
+    def deploy(self, gen: LidGen) -> LidGen:
+        """LID-gen with the bias."""
+        return gen
+
+
+class ClassPriorFloor(NoClassPriorFloor):
+    """No class is predicted more rarely than at a share of its observed frequency.
+
+    Labels that follow predictions that follow labels can lose a whole class; this was seen on
+    Fashion-MNIST, where no row was called a shirt any more. A bias lifts the logits of a class just
+    as far as it needs to be predicted often enough. It is part of the deployed classifier.
+
+    Args:
+        observed: Observed labels of the rows that have one (n,).
+        num_classes: Number of classes.
+        share: Lowest share of a class's observed frequency.
+    """
+
+    surveys = True
+    floor: Tensor
+
+    def __init__(self, observed: Tensor, num_classes: int, share: float) -> None:
+        super().__init__(num_classes)
+        counts = torch.bincount(observed, minlength=num_classes).float()  # (c,)
+        self.register_buffer("floor", share * counts / counts.sum())
+
+    def fit(self, logits: Tensor) -> None:
+        """Find the bias (c,) from the logits of all rows, without a bias (n, c)."""
+        self.bias.zero_()
+        least = self.floor.clamp(min=1 / len(logits))  # (c,)
+        for step in range(1, FITTING_STEPS + 1):
+            predicted = (logits + self.bias).argmax(1)  # (n,)
+            frequency = torch.bincount(predicted, minlength=len(least)) / len(logits)  # (c,)
+            gap = least.log() - frequency.clamp(min=0.5 / len(logits)).log()  # (c,)
+            self.bias.add_(0.5 * step**-0.5 * gap).clamp_(0, HIGHEST_LIFT)
+
+    def deploy(self, gen: LidGen) -> LidGen:
+        """A copy of LID-gen with the bias in its last layer."""
+        return gen.lifted(self.bias)
+
+
+class NoPatience:
+    """The paper's: a label moves as soon as a move is proposed."""
+
+    def settle(self, labels: Tensor, proposed: Tensor, streak: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """The labels for the next epoch (b,), and the streaks with this epoch counted (b, 2).
+
+        Args:
+            labels: Labels now (b,).
+            proposed: Labels for the next epoch (b,).
+            streak: For each row the class proposed last, and for how many epochs in a row (b, 2).
         """
-        a = self.observed_right
-        needed = torch.tensor(odds * a / (odds * a + 1 - a)).logit()  # of b
-        if self.slope == 0:
-            return inf
-        confidence = float(((needed - self.level) / self.slope).sigmoid())
-        return confidence if confidence <= SUREST else inf
+        return proposed, streak
 
 
-def held_out(train: TrainSet) -> Tensor:
-    """Rows kept out of training: 5 %, at least 300 (but no more than a fifth), at most 2,000.
-
-    Where the labels before a person's decisions are known, decided rows stay among them. People
-    look at the worst rows first: without these the labels would look better than they are.
-    """
-    n = int((train.labeled if train.original is None else train.original >= 0).sum())
-    share = min(max(0.05, min(300 / n, 0.2)), 2000 / n)
-    return _selection.held_out(train, share) if train.original is None else train.holdout(share)
-
-
-def trained_on(train: TrainSet) -> Tensor:
-    """The labeled rows that are not held out."""
-    return _selection.others(train, held_out(train))
-
-
-def gather_evidence(train: TrainSet, probabilities: Tensor) -> Evidence:
-    """Weigh a classifier by the held-out rows and the trained ones.
-
-    Decided rows count with the labels that came with them, where these are known.
+class RelabelPatience(NoPatience):
+    """A label moves once the same move was proposed in several epochs in a row.
 
     Args:
-        train: The rows.
-        probabilities: Of the classifier, for all rows (n, c).
+        epochs: In how many.
     """
-    observed = train.observed if train.original is None else train.original  # (n,)
-    held = torch.zeros(train.n, dtype=torch.bool)
-    held[held_out(train)] = True
-    rows = train.labeled & (observed >= 0)
-    return weigh(probabilities.cpu()[rows], observed[rows], held[rows])
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def settle(self, labels: Tensor, proposed: Tensor, streak: Tensor) -> tuple[Tensor, Tensor]:
+        """The labels for the next epoch (b,), and the streaks with this epoch counted (b, 2)."""
+        moves = proposed != labels  # (b,)
+        again = moves & (streak[:, 0] == proposed)  # (b,)
+        count = torch.where(again, streak[:, 1] + 1, moves.long())  # (b,)
+        settled = torch.where(count >= self.epochs, proposed, labels)
+        return settled, torch.stack([proposed, count], 1)
 
 
-def weigh(probabilities: Tensor, observed: Tensor, held: Tensor) -> Evidence:
-    """How good predictions and observed labels are.
+def no_streak(labels: Tensor) -> Tensor:
+    """The streaks at the start (n, 2): every row keeps its label, for no epoch yet."""
+    return torch.stack([labels, torch.zeros_like(labels)], 1)
 
-    With a share a of right observed labels and b(c) of right predictions at confidence c, both agree in
-    about a b(c) of the rows: the more confident the prediction, the nearer to a. The held-out rows are
-    honest but few, the trained ones many but perhaps learned by heart. From both, a is taken
-    rather too high than too low, since that keeps labels, and the lower of both counts.
+
+class NoAverage(nn.Module):
+    """The paper's: LID-gen is deployed as it is after its last step."""
+
+    def follow(self, gen: LidGen, progress: float) -> None:
+        """Take in LID-gen after a step, so many epochs into the run."""
+
+    def deploy(self, gen: LidGen) -> LidGen:
+        """What is deployed of LID-gen."""
+        return gen
+
+
+class StepAverage(NoAverage):
+    """A moving average of LID-gen over its steps is deployed.
 
     Args:
-        probabilities: Of the deployed classifier (m, c).
-        observed: Observed labels (m,).
-        held: Rows that were never trained on, as a boolean mask (m,).
+        gen: LID-gen.
+        epochs: Length of the average, in epochs.
     """
-    rows = int(held.sum())
-    if rows < MIN_ROWS:
-        return Evidence(rows)
-    confidence, prediction = probabilities.max(1)  # (m,), (m,)
-    agree = prediction == observed  # (m,)
-    num_wrong = probabilities.shape[1] - 1  # classes that a wrong label may have
-    honest = _Bins(confidence[held], agree[held])
-    trained = _Bins(confidence[~held], agree[~held])
-    right = min(_right_labels(bins, num_wrong) for bins in (honest, trained))
-    _, level, slope = honest.fit(right, num_wrong)
-    evidence = Evidence(rows, float(agree[held].float().mean()), right, level, slope)
-    bold = held & (confidence >= evidence.min_confidence(TO_MOVE))
-    no_better = (
-        right**2 + (1 - right) ** 2 / num_wrong
-    )  # agreement of a prediction as good as the label
-    if not bold.any() or _lower_bound(agree[bold]) <= no_better:
-        return Evidence(rows, evidence.agreement, right)
-    return evidence
+
+    def __init__(self, gen: LidGen, epochs: float) -> None:
+        super().__init__()
+        self.averaged = Averaged(gen)
+        self.epochs = epochs
+
+    def follow(self, gen: LidGen, progress: float) -> None:
+        """Take in LID-gen after a step, so many epochs into the run."""
+        epoch_steps = int(self.averaged.steps) / max(progress, 1e-9)  # mean of the run so far
+        self.averaged.follow(gen, 1 - 1 / max(self.epochs * epoch_steps, 1))
+
+    def deploy(self, gen: LidGen) -> LidGen:  # noqa: ARG002
+        """The average."""
+        net: Any = self.averaged.net
+        averaged: LidGen = net
+        return averaged
 
 
-def settle(evidence: Evidence, probabilities: Tensor, observed: Tensor, labels: Tensor) -> Tensor:
-    """The labels that come out (n,): the observed ones, except where the evidence is for another.
+class Safeguards(nn.Module):
+    """The four safeguards that a config asks for.
 
     Args:
-        evidence: What the held-out rows say.
-        probabilities: Of the deployed classifier (n, c).
-        observed: Observed labels (n,).
-        labels: Labels after training (n,); what moved then need only be as good as the observed.
+        config: Hyper-parameters.
+        gen: LID-gen.
+        observed: Observed labels of the rows that have one (n,).
+        num_classes: Number of classes.
     """
-    confidence, prediction = probabilities.max(1)  # (n,), (n,)
-    of_labels = probabilities.gather(1, labels[:, None])[:, 0]  # (n,)
-    kept = torch.where(of_labels >= evidence.min_confidence(TO_STAY), labels, observed)
-    return torch.where(confidence >= evidence.min_confidence(TO_MOVE), prediction, kept)
 
+    def __init__(
+        self, config: CoLafierConfig, gen: LidGen, observed: Tensor, num_classes: int
+    ) -> None:
+        super().__init__()
+        share = config.class_prior_floor
+        self.floor = (
+            ClassPriorFloor(observed, num_classes, share)
+            if share
+            else NoClassPriorFloor(num_classes)
+        )
+        self.average = StepAverage(gen, config.average) if config.average else NoAverage()
+        self.patience = RelabelPatience(config.patience) if config.patience > 1 else NoPatience()
+        self.check = HoldoutCheck() if config.holdout else NoHoldoutCheck()
 
-class _Bins:
-    """Rows in bins of like confidence, with the share that agrees: enough to fit a curve."""
+    @property
+    def surveys(self) -> bool:
+        """Whether one of them needs predictions for all rows after each epoch."""
+        return self.floor.surveys or self.check.surveys
 
-    def __init__(self, confidence: Tensor, agree: Tensor) -> None:
-        x = confidence.clamp(1 - SUREST, SUREST).logit()  # (m,)
-        parts = [part for part in x.argsort().chunk(BINS) if len(part)]
-        self.x = torch.stack([x[part].mean() for part in parts])
-        self.agree = torch.stack([agree[part].float().sum() for part in parts])
-        self.disagree = torch.tensor([float(len(part)) for part in parts]) - self.agree
+    def relabel(
+        self, labels: Tensor, proposed: Tensor, allowed: Tensor, streak: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The labels for the next epoch (b,) and the new streaks (b, 2), from a step's proposal."""
+        return self.patience.settle(labels, self.check.admit(labels, proposed, allowed), streak)
 
-    def fit(self, right: float, num_wrong: int) -> tuple[float, float, float]:
-        """Log likelihood, level and slope of the likeliest b(c), on a grid."""
-        chance = (1 - right) / num_wrong  # that a wrong prediction meets the observed label
-        b = (LEVELS[:, None, None] + SLOPES[:, None] * self.x).sigmoid()  # (levels, slopes, bins)
-        p = (chance + (right - chance) * b).clamp(1e-6, 1 - 1e-6)
-        likelihood = (self.agree * p.log() + self.disagree * (1 - p).log()).sum(2)
-        i, j = divmod(int(likelihood.argmax()), len(SLOPES))
-        return float(likelihood[i, j]), float(LEVELS[i]), float(SLOPES[j])
-
-
-def _right_labels(bins: _Bins, num_wrong: int) -> float:
-    """The share of right observed labels: the upper end of what the rows make likely."""
-    shares = torch.arange(0.02, 1.001, 0.02)
-    likelihood = torch.tensor([bins.fit(share, num_wrong)[0] for share in shares.tolist()])
-    return float(shares[likelihood >= likelihood.max() - 1.35].max())  # 95 %, one-sided
-
-
-def _lower_bound(agree: Tensor) -> float:
-    """A cautious estimate of a share: Wilson's bound one standard deviation below it."""
-    n, share, z = len(agree), float(agree.float().mean()), 1.0
-    middle = share + z * z / (2 * n)
-    return (middle - z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))) / (1 + z * z / n)
+    def deploy(self, gen: LidGen) -> LidGen:
+        """The classifier to keep: a plain module."""
+        return self.floor.deploy(self.average.deploy(gen))

@@ -1,5 +1,9 @@
 """The two subnets: LID-gen, which proposes labels, and LID-dis, which judges a row with a label."""
 
+import copy
+from typing import Self
+
+import torch
 from torch import Tensor, nn
 
 from colafier.nets import Backbone, Classifier
@@ -17,6 +21,17 @@ class LidGen(nn.Module):
         """Logits (b, c)."""
         logits: Tensor = self.head(self.backbone(x))
         return logits
+
+    @torch.no_grad()
+    def lifted(self, bias: Tensor) -> Self:
+        """A copy that adds this bias (c,) to its logits, in its last layer.
+
+        A last layer without a bias gets one.
+        """
+        net = copy.deepcopy(self)
+        own = torch.zeros_like(bias) if net.head.bias is None else net.head.bias  # (c,)
+        net.head.bias = nn.Parameter(own + bias, requires_grad=net.head.weight.requires_grad)
+        return net
 
 
 class LidDis(nn.Module):
@@ -37,6 +52,7 @@ class LidDis(nn.Module):
     def __init__(self, backbone: Backbone, num_classes: int, embedding_scale: float = 1.0) -> None:
         super().__init__()
         width = backbone.num_features
+        self.num_classes = num_classes
         self.backbone = backbone
         self.embedding = nn.Linear(num_classes, width, bias=False)  # g_LE on one-hot or soft labels
         nn.init.normal_(self.embedding.weight, std=embedding_scale)

@@ -1,4 +1,4 @@
-"""What a run remembers of each row: running sums instead of a table of rows by epochs."""
+"""What a run keeps about each row: running sums instead of a table of rows by epochs."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from colafier.methods.row_table import RowTable
 
-PARTS = 10  # of the training, for the course of a row
+PARTS = 10  # of the training, for the trajectory of a row
 LEVELS = 250  # a probability in one byte
 UNSEEN = 255
 
@@ -17,7 +17,7 @@ class RowHistory(nn.Module):
 
     Args:
         observed: Observed labels of the rows (n,).
-        votes: How many parts of the method say each epoch what class they see.
+        votes: How many parts of the method predict a class in each epoch.
     """
 
     def __init__(self, observed: Tensor, votes: int = 0) -> None:
@@ -34,11 +34,11 @@ class RowHistory(nn.Module):
     def write(
         self, index: Tensor, labels: Tensor, lid: Tensor, observed_lid: Tensor, observed: Tensor
     ) -> None:
-        """Stage what an epoch saw of some rows.
+        """Stage what an epoch found about some rows.
 
         Args:
             index: Row numbers (b,).
-            labels: Labels of now (b,).
+            labels: Labels now (b,).
             lid: LID with these labels (b,).
             observed_lid: LID with the observed labels (b,).
             observed: Probability of the observed labels (b,).
@@ -50,13 +50,13 @@ class RowHistory(nn.Module):
         self.epochs.write(index, self.epochs[index] + 1)
 
     def note(self, index: Tensor, done: float, observed: Tensor, votes: Sequence[Tensor]) -> None:
-        """Stage what a person may ask of a row later: two bytes or one for each number.
+        """Stage what the report shows about a row, in one or two bytes for each number.
 
         Args:
             index: Row numbers (b,).
             done: Share of the training that is over, below 1.
             observed: Probability of the observed labels (b,).
-            votes: What each part of the method says, as probabilities or logits (b, c).
+            votes: Predictions of each part of the method, as probabilities or logits (b, c).
         """
         parts = self.parts[index].clone()  # (b, PARTS)
         parts[:, min(int(done * PARTS), PARTS - 1)] = (observed * LEVELS).round().to(parts)
@@ -78,6 +78,11 @@ class RowHistory(nn.Module):
         """Mean LID of the observed labels (n,); not a number for rows never trained on."""
         return self.lid_sum.values / self.epochs.values
 
-    def mean_observed(self) -> Tensor:
-        """Mean probability of the observed labels (n,); not a number for rows never trained on."""
-        return self.observed_sum.values / self.epochs.values
+    def quality(self, of_observed: Tensor) -> Tensor:
+        """Mean probability of the observed labels (n,), as the quality of these labels.
+
+        Args:
+            of_observed: What stands in for rows never trained on (n,).
+        """
+        mean = self.observed_sum.values / self.epochs.values
+        return torch.where(self.seen, mean, of_observed.to(mean.device)).clamp(0, 1)

@@ -77,7 +77,7 @@ class EarlyLearningPlus(InTurns):
         super().setup(make_net, train, epochs)
         self.num_classes = train.num_classes
         self.ramp_epochs = scaled(114, epochs, AUTHORS_EPOCHS, self.decay_ramp)
-        self.copies = nn.ModuleList(Averaged(net, 0.0) for net in self.net)
+        self.copies = nn.ModuleList(Averaged(net) for net in self.net)
         nothing = torch.zeros(train.n, train.num_classes)
         self.targets = nn.ModuleList(RowTable(nothing) for _ in self.net)
         self.doubt = RowTable(torch.zeros(train.n))
@@ -105,8 +105,7 @@ class EarlyLearningPlus(InTurns):
         terms = super().update(batch, engine)
         number = TAGS.index(batch.tag)
         copy = cast(Averaged, self.copies[number])
-        copy.decay = self.decay_at(batch.progress)
-        copy.follow(self.net[number])
+        copy.follow(self.net[number], self.decay_at(batch.progress))
         return terms
 
     def decay_at(self, progress: float) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from colafier.core.subnets import LidDis
+from colafier.core.subnets import LidDis, LidGen
 from colafier.methods.lid_dis import WithoutLabel
 from colafier.nets import Classifier
 from colafier.nets.ensemble import Ensemble
@@ -23,20 +23,21 @@ def _ensemble(make_net: MakeNet, num_classes: int, members: int) -> nn.Module:  
 
 
 def _without_label(make_net: MakeNet, num_classes: int, members: int) -> nn.Module:  # noqa: ARG001
-    return WithoutLabel(LidDis(make_net().backbone, num_classes), num_classes)
+    return WithoutLabel(LidDis(make_net().backbone, num_classes))
 
 
-ARCHITECTURES: dict[str, tuple[type[nn.Module], Callable[[MakeNet, int, int], nn.Module]]] = {
-    "classifier": (Classifier, _classifier),
-    "ensemble": (Ensemble, _ensemble),
-    "lid_dis": (WithoutLabel, _without_label),
+Build = Callable[[MakeNet, int, int], nn.Module]  # from net, number of classes and of members
+ARCHITECTURES: dict[str, tuple[tuple[type[nn.Module], ...], Build]] = {
+    "classifier": ((Classifier, LidGen), _classifier),
+    "ensemble": ((Ensemble,), _ensemble),
+    "lid_dis": ((WithoutLabel,), _without_label),
 }
 
 
 def describe(classifier: nn.Module) -> dict[str, Any]:
     """Name and number of nets of a classifier; an error if it cannot be rebuilt."""
-    for name, (kind, _) in ARCHITECTURES.items():
-        if type(classifier) is kind:
+    for name, (kinds, _) in ARCHITECTURES.items():
+        if type(classifier) in kinds:
             members = len(classifier) if isinstance(classifier, Ensemble) else 1
             return {"architecture": name, "members": members}
     raise ValueError(
