@@ -90,6 +90,8 @@ def _cast(name: str, value: Any, kind: Any) -> Any:
             return value
         if get_origin(plain) is tuple and isinstance(value, list | tuple):
             return tuple(_cast(name, item, get_args(plain)[0]) for item in value)
+        if get_origin(plain) is dict and isinstance(value, dict):
+            return value
         if plain is float and type(value) in (int, float) and value in allowed:
             return float(value)
         if plain is int and type(value) is int and value in allowed:  # True is no int here
