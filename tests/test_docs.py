@@ -25,6 +25,7 @@ from colafier.benchmark_data.sources import Source
 from colafier.cli.app import app
 from colafier.core import safeguards
 from colafier.core.config import CHOICE_NAMES, VARIANTS
+from colafier.methods.contract import Labels
 from colafier.nets import net_factory
 from colafier.training.trainer import fit
 from colafier.training.training_set import TrainingSet
@@ -169,7 +170,7 @@ def test_example_of_passes_works(clouds: Source) -> None:
     names = dict(vars(importlib.import_module("colafier.methods.bootstrap")))
     exec(compile(SECOND, "add-a-method.md", "exec"), names)
     method = names["SmallLossHalf"]()
-    rows = TrainingSet(clouds.x, clouds.labels, 2, view_names=method.views, batch_size=32)
+    rows = TrainingSet(clouds.x, Labels(clouds.labels), 2, view_names=method.views, batch_size=32)
     make_net = net_factory("linear", rows.row_shape, 2)
     assert len(fit(method, rows, make_net, epochs=4, progress=False).epochs) == 4
     first, later = (next(method.passes(epoch, rows)).rows for epoch in (1, 2))

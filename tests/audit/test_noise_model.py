@@ -6,6 +6,7 @@ from torch import Tensor
 
 from colafier.audit import noise_model as module
 from colafier.audit.noise_model import fit_noise, posterior, soft_labels
+from colafier.methods.contract import Labels
 
 NOISE = torch.tensor([[0.8, 0.15, 0.05], [0.0, 0.7, 0.3], [0.1, 0.1, 0.8]])
 
@@ -83,7 +84,7 @@ def test_known_transition_is_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rate_and_probabilities_are_right_on_average(sharp: float) -> None:
     p, truth = calibrated(6000, sharp=sharp)
     observed = noisy(truth, NOISE)
-    found = posterior(p, observed)
+    found = posterior(p, Labels(observed))
     wrong = float((observed != truth).double().mean())
     assert found.rate == pytest.approx(wrong, rel=0.15)
     low, high = found.interval
@@ -99,21 +100,21 @@ def test_rate_and_probabilities_are_right_on_average(sharp: float) -> None:
 
 def test_clean_labels_have_a_rate_near_zero() -> None:
     p, truth = calibrated(3000)
-    found = posterior(p, truth)
+    found = posterior(p, Labels(truth))
     assert found.rate < 0.02
     assert (found.quality > 0.5).double().mean() > 0.98
 
 
 def test_useless_probabilities_do_not_blame_the_labels() -> None:
     _, truth = calibrated(2000)
-    found = posterior(torch.full((2000, 3), 1 / 3), truth)
+    found = posterior(torch.full((2000, 3), 1 / 3), Labels(truth))
     assert (found.probabilities.argmax(1) == truth).all()
 
 
 def test_quality_is_the_probability_of_the_observed_label() -> None:
     p, truth = calibrated(200)
     observed = noisy(truth, NOISE)
-    found = posterior(p, observed)
+    found = posterior(p, Labels(observed))
     assert torch.equal(found.quality, found.probabilities[torch.arange(200), observed])
     assert found.probabilities.sum(1).tolist() == pytest.approx([1.0] * 200, abs=1e-5)
     assert found.rate == pytest.approx(float(1 - found.quality.mean()), abs=1e-5)
@@ -124,10 +125,10 @@ def test_trusted_rows_are_believed_and_teach_nothing() -> None:
     observed = noisy(truth, NOISE)
     trusted = torch.arange(300) < 40
     observed[:40] = (truth[:40] + 1) % 3  # as if a person had said so
-    found = posterior(p, observed, trusted)
+    found = posterior(p, Labels(observed, trusted=trusted))
     assert (found.quality[:40] == 1).all()
     assert (found.probabilities[:40].argmax(1) == observed[:40]).all()
-    alone = posterior(p[40:], observed[40:])
+    alone = posterior(p[40:], Labels(observed[40:]))
     assert found.rate == pytest.approx(alone.rate)
     assert torch.allclose(found.quality[40:], alone.quality)
 
@@ -136,24 +137,24 @@ def test_rows_without_a_label_keep_the_classifiers_word() -> None:
     p, truth = calibrated(300)
     observed = noisy(truth, NOISE)
     observed[::5] = -1
-    found = posterior(p, observed)
+    found = posterior(p, Labels(observed))
     assert torch.allclose(found.probabilities[::5].double(), p[::5], atol=1e-6)
     assert (found.quality[::5] == 1).all()
     labeled = observed >= 0
-    assert found.rate == pytest.approx(posterior(p[labeled], observed[labeled]).rate)
+    assert found.rate == pytest.approx(posterior(p[labeled], Labels(observed[labeled])).rate)
 
 
 def test_nets_are_taken_for_too_sure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INVERSE_TEMPERATURES", (0.5,))
     p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
-    found = posterior(p, torch.tensor([0, 1, -1]))
+    found = posterior(p, Labels(torch.tensor([0, 1, -1])))
     expected = [[0.75, 0.25], [1 / 3, 2 / 3], [0.5, 0.5]]  # roots, which 9 to 1 makes 3 to 1
     assert torch.allclose(found.plausible, torch.tensor(expected), atol=1e-6)
 
 
 def test_nothing_to_doubt() -> None:
     p, truth = calibrated(30)
-    found = posterior(p, truth, trusted=torch.ones(30, dtype=torch.bool))
+    found = posterior(p, Labels(truth, trusted=torch.ones(30, dtype=torch.bool)))
     assert (found.rate, found.interval) == (0.0, (0.0, 1.0))
     assert (found.quality == 1).all()
 
@@ -162,15 +163,15 @@ def test_model_can_be_learned_from_some_rows_and_used_on_all() -> None:
     p, truth = calibrated(400)
     observed = noisy(truth, NOISE)
     among = torch.arange(400) < 300
-    found = posterior(p, observed, among=among)
-    assert torch.allclose(found.quality[:300], posterior(p[:300], observed[:300]).quality)
+    found = posterior(p, Labels(observed), among=among)
+    assert torch.allclose(found.quality[:300], posterior(p[:300], Labels(observed[:300])).quality)
     assert found.rate == pytest.approx(float(1 - found.quality[:300].mean()), abs=1e-5)
 
 
 def test_two_classes() -> None:
     p, truth = calibrated(3000, c=2)
     observed = noisy(truth, torch.tensor([[0.8, 0.2], [0.3, 0.7]]))
-    found = posterior(p, observed)
+    found = posterior(p, Labels(observed))
     assert found.rate == pytest.approx(float((observed != truth).double().mean()), rel=0.2)
 
 
@@ -180,11 +181,11 @@ def test_class_with_one_row_and_certain_probabilities() -> None:
     observed[7] = 2
     p = torch.nn.functional.one_hot(observed, 3).double()  # zeros and ones
     p[8] = torch.tensor([0.0, 0.0, 1.0])
-    found = posterior(p, observed)
+    found = posterior(p, Labels(observed))
     assert found.probabilities.isfinite().all()
     assert found.quality[7] > 0.5
     assert 0 <= found.rate < 0.1
-    assert posterior(p[:12], observed[:12]).interval == (0.0, 1.0)  # too few rows to know
+    assert posterior(p[:12], Labels(observed[:12])).interval == (0.0, 1.0)  # too few rows to know
 
 
 def test_soft_labels_lie_between_label_and_classifier() -> None:
@@ -200,7 +201,7 @@ def reviewed(n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Rows of which the most doubtful quarter is decided: p, labels that came, truth, decided."""
     p, truth = calibrated(n)
     original = noisy(truth, NOISE)
-    worst = posterior(p, original).quality.argsort()[: n // 4]
+    worst = posterior(p, Labels(original)).quality.argsort()[: n // 4]
     trusted = torch.zeros(n, dtype=torch.bool)
     trusted[worst] = True
     return p, original, truth, trusted
@@ -212,8 +213,8 @@ def test_decided_rows_teach_the_noise_model(monkeypatch: pytest.MonkeyPatch) -> 
     p, original, truth, trusted = reviewed(6000)
     observed = torch.where(trusted, truth, original)
     alone, taught = (
-        posterior(p, observed, trusted),
-        posterior(p, observed, trusted, original=original),
+        posterior(p, Labels(observed, trusted=trusted)),
+        posterior(p, Labels(observed, trusted=trusted, original=original)),
     )
     assert (taught.model.transition - NOISE).abs().max() < 0.04
     assert (alone.model.transition - NOISE).abs().max() > 0.08
@@ -229,7 +230,7 @@ def test_decided_rows_teach_the_noise_model(monkeypatch: pytest.MonkeyPatch) -> 
 def test_labels_that_original_change_nothing_if_nobody_decided() -> None:
     p, truth = calibrated(300)
     observed = noisy(truth, NOISE)
-    plain, told = posterior(p, observed), posterior(p, observed, original=observed)
+    plain, told = posterior(p, Labels(observed)), posterior(p, Labels(observed, original=observed))
     assert torch.equal(plain.probabilities, told.probabilities)
     assert plain.interval == told.interval
 
@@ -237,6 +238,6 @@ def test_labels_that_original_change_nothing_if_nobody_decided() -> None:
 def test_all_rows_decided() -> None:
     p, truth = calibrated(300)
     all_of_them = torch.ones(300, dtype=torch.bool)
-    found = posterior(p, truth, all_of_them, original=noisy(truth, NOISE))
+    found = posterior(p, Labels(truth, trusted=all_of_them, original=noisy(truth, NOISE)))
     assert (found.rate, found.interval) == (0.0, (0.0, 1.0))
     assert (found.probabilities.argmax(1) == truth).all()

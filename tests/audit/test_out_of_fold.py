@@ -13,6 +13,7 @@ from torch.nn.functional import one_hot
 
 from colafier.audit import out_of_fold
 from colafier.audit.out_of_fold import cross_fit
+from colafier.methods.contract import Labels
 from colafier.nets.normalize import Normalize
 
 
@@ -27,7 +28,7 @@ def digits(n: int, wrong: float = 0.3) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def ask(x: Tensor, observed: Tensor, c: int = 10, **options: Any) -> Tensor:
-    return cross_fit(x, observed, c, Normalize.fit(x), **options)
+    return cross_fit(x, Labels(observed), c, Normalize.fit(x), **options)
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_no_head_is_asked_about_a_row_that_it_saw(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(out_of_fold._Head, "say", say_and_note)
     observed = torch.arange(90) % 3
     observed[::10] = -1
-    cross_fit(numbered(90), observed, 3, lambda x: x)
+    cross_fit(numbered(90), Labels(observed), 3, lambda x: x)
     assert seen.keys() == asked.keys()
     for head in seen:
         assert not seen[head] & asked[head]

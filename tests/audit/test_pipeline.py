@@ -10,6 +10,7 @@ from colafier.audit import pipeline
 from colafier.audit.fine_tuning import fine_tune
 from colafier.audit.noise_model import posterior
 from colafier.audit.policy import decide
+from colafier.methods.contract import Labels
 from colafier.nets import inference
 
 N, C = 400, 4
@@ -38,7 +39,7 @@ def by_heart(observed: Tensor) -> Tensor:
 def test_a_case_may_be_weaker_where_the_surest_rows_have_wrong_labels() -> None:
     for wrong in (0.0, 0.1, 0.3):
         truth, observed, said = crowd(wrong)
-        found = posterior(said, observed)
+        found = posterior(said, Labels(observed))
         sureness = found.probabilities.max(1).values
         surest = said.max(1).values.argsort(descending=True)[: round(pipeline.SUREST * N)]
         doubted = float((truth != observed)[surest].double().mean())
@@ -50,7 +51,7 @@ def test_a_case_may_be_weaker_where_the_surest_rows_have_wrong_labels() -> None:
 
 def test_a_label_may_move_where_the_classifier_objects_too() -> None:
     truth, observed, said = crowd(0.02)
-    found = posterior(said, observed)
+    found = posterior(said, Labels(observed))
     may_move = pipeline._may_move(found, by_heart(truth), said, observed)
     assert may_move[truth != observed].all()
     assert not may_move[(truth == observed) & (found.probabilities.max(1).values < 0.9)].any()
@@ -60,7 +61,7 @@ def test_witnesses_that_never_see_a_class_cannot_take_its_labels_away() -> None:
     truth, observed, said = crowd(0.3)
     blind = said.clone()
     blind[truth == 3] = said[truth == 3].roll(1, 1)  # they see class 0 instead
-    found = posterior(blind, observed)
+    found = posterior(blind, Labels(observed))
     may_move = pipeline._may_move(found, by_heart(observed), blind, observed)
     assert not may_move[observed == 3].any()
     assert may_move[observed != 3].any()
@@ -68,7 +69,7 @@ def test_witnesses_that_never_see_a_class_cannot_take_its_labels_away() -> None:
 
 def test_rows_without_a_label_say_nothing_about_the_labels() -> None:
     _, observed, said = crowd(0.3)
-    found = posterior(said, observed)
+    found = posterior(said, Labels(observed))
     below = found.probabilities.max(1).values < 1
     nothing = torch.full_like(observed, -1)
     p = by_heart(observed)
@@ -80,7 +81,7 @@ def test_rows_without_a_label_say_nothing_about_the_labels() -> None:
 def test_a_label_that_is_kept_is_learned_as_right() -> None:
     _, observed, said = crowd(0.3)
     observed[0] = -1
-    found = posterior(said, observed)
+    found = posterior(said, Labels(observed))
     none = torch.zeros(N, dtype=torch.bool)
     decided = decide(found, found.plausible, observed, may_move=none)
     targets = pipeline._soft_targets(found, decided, observed)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from colafier.audit.noise_model import Posterior, posterior
 from colafier.audit.policy import Decisions, decide, most_doubtful
+from colafier.methods.contract import Labels
 
 # believed, given, wanted action, wanted reason
 ROWS = [
@@ -27,7 +28,7 @@ def believed(p: Tensor, observed: Tensor, rate: float) -> Posterior:
     """As if these were the probabilities after the observed labels are known."""
     quality = p.gather(1, observed.clamp(min=0)[:, None])[:, 0]
     quality = torch.where(observed >= 0, quality, 1.0)
-    return replace(posterior(p, observed), probabilities=p, quality=quality, rate=rate)
+    return replace(posterior(p, Labels(observed)), probabilities=p, quality=quality, rate=rate)
 
 
 def decided(rows: list[tuple], wrong: int, **options: Any) -> tuple[Decisions, Tensor]:

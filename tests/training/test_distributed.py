@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from colafier.methods.ce import CrossEntropy
 from colafier.methods.contract import (
     Batch,
+    Labels,
     Method,
     Pass,
     Passes,
@@ -130,7 +131,7 @@ class Drawing(CrossEntropy):
 def decisions(processes: Processes) -> list[float]:
     """What a method decides where processes have shares of different sizes."""
     method = Drawing()
-    rows = TrainingSet(torch.randn(5, 4), torch.arange(5) % 2, 2, view_names=("weak",))
+    rows = TrainingSet(torch.randn(5, 4), Labels(torch.arange(5) % 2), 2, view_names=("weak",))
     fit(
         method,
         rows,

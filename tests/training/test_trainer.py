@@ -16,6 +16,7 @@ from colafier.methods.ce import CrossEntropy
 from colafier.methods.contract import (
     Batch,
     Engine,
+    Labels,
     MakeNet,
     Method,
     Pass,
@@ -35,7 +36,7 @@ from colafier.training.training_set import TrainingSet
 def rows(n: int = 21, **settings: Any) -> TrainingSet:
     x = torch.randn(n, 4, generator=torch.Generator().manual_seed(0))
     known = {"view_names": ("weak",), "batch_size": 8} | settings
-    return TrainingSet(x, (x[:, 0] > 0).long(), 2, **known)
+    return TrainingSet(x, Labels((x[:, 0] > 0).long()), 2, **known)
 
 
 def train(method: Method | None = None, net: str = "linear", **settings: Any) -> History:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from colafier.methods.contract import Batch, Pass
+from colafier.methods.contract import Batch, Labels, Pass
 from colafier.nets.normalize import Normalize
 from colafier.training.distributed import Processes
 from colafier.training.training_set import TrainingSet
@@ -13,7 +13,7 @@ def images(n: int = 21, **settings: object) -> TrainingSet:
     x = torch.randint(256, (n, 3, 8, 8), generator=g, dtype=torch.uint8)
     known = {"view_names": ("weak",), "batch_size": 8, "seed": 3} | settings
     observed = known.pop("observed", torch.arange(n) % 3)
-    return TrainingSet(x, observed, 3, **known)  # type: ignore[arg-type]
+    return TrainingSet(x, Labels(observed), 3, **known)  # type: ignore[arg-type]
 
 
 def run_pass(

@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from colafier import arrays, methods, resolve, run
+from colafier.methods.contract import Labels
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet
 from colafier.workflows.model_store import (
@@ -117,7 +118,7 @@ def test_comes_back_bit_for_bit(
 def test_every_method_can_be_kept(tmp_path: Path, name: str) -> None:
     method = methods.build(name)
     x = some_rows("vector")
-    rows = TrainingSet(x, torch.arange(N) % 3, 3, view_names=method.views)
+    rows = TrainingSet(x, Labels(torch.arange(N) % 3), 3, view_names=method.views)
     method.setup(net_factory("mlp", (6,), 3), rows, 4)
     base = trained("ce", "vector")
     model = replace(base, classifier=method.deployed(), method=name, hyper={}, epochs=4)
