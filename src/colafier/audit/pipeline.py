@@ -19,7 +19,7 @@ from colafier.methods import build
 from colafier.methods.contract import MakeNet, Method, Purified
 from colafier.nets import net_factory
 from colafier.nets.normalize import Normalize
-from colafier.report.evidence import Known
+from colafier.report.evidence import TrainedRows
 from colafier.training.optimizers import OptimizerSettings
 from colafier.training.records import History
 from colafier.training.trainer import fit
@@ -70,7 +70,7 @@ class AuditResult:
 
     def known(
         self, classes: Sequence[str], rows: Sequence[int], x: Tensor, observed: Tensor
-    ) -> Known:
+    ) -> TrainedRows:
         """What the report may ask about the rows that were trained on.
 
         Args:
@@ -79,7 +79,7 @@ class AuditResult:
             x: The rows as they were trained on.
             observed: Observed labels (n,).
         """
-        return Known(
+        return TrainedRows(
             classes=classes,
             rows=rows,
             x=x,

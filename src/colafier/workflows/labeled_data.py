@@ -8,7 +8,7 @@ from torch import Tensor
 
 from colafier.embed.encode import EncodedData
 from colafier.ingest.read import Dataset
-from colafier.review.decisions import Decided
+from colafier.review.decided import DecidedRows
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class LabeledData:
         return torch.tensor(self.dataset.duplicates())[self.rows.rows]
 
 
-def with_labels(dataset: Dataset, rows: EncodedData, decided: Decided | None) -> LabeledData:
+def with_labels(dataset: Dataset, rows: EncodedData, decided: DecidedRows | None) -> LabeledData:
     """Rows with their labels, and with what a person decided of them."""
     if decided is None:
         classes = _classes(dataset, rows)
         return LabeledData(dataset, rows, classes, _as_numbers(dataset, rows, classes))
-    told = decided.told(dataset)
-    classes = _classes(told, rows)
-    observed, original = (_as_numbers(some, rows, classes) for some in (told, dataset))
+    relabeled = decided.apply_to(dataset)
+    classes = _classes(relabeled, rows)
+    observed, original = (_as_numbers(some, rows, classes) for some in (relabeled, dataset))
     return LabeledData(dataset, rows, classes, observed, original, decided.trusted(rows.rows))
 
 

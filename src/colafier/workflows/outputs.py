@@ -16,7 +16,7 @@ from colafier.audit.policy import EXCLUDE
 from colafier.embed import encode
 from colafier.ingest.write_back import write_back
 from colafier.report import evidence, page
-from colafier.report.snippets import of_collection
+from colafier.report.snippets import of_dataset
 from colafier.training import records
 from colafier.workflows import run_dir
 from colafier.workflows.labeled_data import LabeledData
@@ -129,7 +129,7 @@ def write(
     recipe = {**asdict(how), "hyper": dict(how.hyper)}
     records.rewrite(out / CONFIG, [{**config, "classes": data.classes, "recipe": recipe}])
     known = judged.known(data.classes, rows.rows, rows.x, data.observed)
-    why = evidence.gather(known, evidence.doubtful(lines), of_collection(data.dataset))
+    why = evidence.gather(known, evidence.doubtful(lines), of_dataset(data.dataset))
     evidence.write(out, why)
     page.write(out, summary)
     (out / encode.PIXELS).unlink(missing_ok=True)

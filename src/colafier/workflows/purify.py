@@ -18,7 +18,7 @@ from colafier.embed.encode import EncodedData
 from colafier.ingest.read import Dataset, read
 from colafier.ingest.write_back import check_form
 from colafier.nets import net_factory
-from colafier.review.decisions import Decided
+from colafier.review.decided import DecidedRows
 from colafier.training import checkpoint, records
 from colafier.workflows import outputs, run_dir
 from colafier.workflows.labeled_data import with_labels
@@ -71,7 +71,7 @@ def purify(
     options: Options,
     out: Path,
     *,
-    decided: Decided | None = None,
+    decided: DecidedRows | None = None,
     earlier: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -129,7 +129,7 @@ def purify(
         )
         lines = outputs.table_of(data, judged)
         if decided is not None:
-            lines = decided.pin(lines)
+            lines = decided.carry_over(lines)
         summary = outputs.summarize(data, judged, lines)
         outputs.write(out, config, data, how, judged, lines, summary, form=options.write)
     except OSError as error:  # such as a full disk
