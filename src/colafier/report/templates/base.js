@@ -7,8 +7,10 @@ const NONE = -1;
 function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name === "on") for (const [event, run] of Object.entries(value)) node.addEventListener(event, run);
+    if (value === null || value === undefined) continue;
+    if (name.startsWith("aria-")) node.setAttribute(name, String(value));  // these say "true" or "false"
+    else if (value === false) continue;
+    else if (name === "on") for (const [event, run] of Object.entries(value)) node.addEventListener(event, run);
     else if (name === "style") Object.assign(node.style, value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
