@@ -253,7 +253,7 @@ def test_a_scored_run_without_changes_says_so(tmp_path: Path) -> None:
     lines = table().assign(label=table()["original_label"], action="keep")
     page.write(scored(tmp_path, lines))
     text = " ".join(data(tmp_path)["scores"])
-    assert "0 labels were changed" in text
+    assert "No label was changed" in text
     assert "of the changed labels" not in text
 
 

@@ -49,25 +49,32 @@ def against_truth(
     if not found:
         return None
     total, wrong, changed, hits = (found[name] for name in ("rows", "wrong", "changed", "hits"))
-    said = [
+    sentences = [
         "The true labels of this run are known, so these numbers are counted, not estimated.",
         f"{wrong:,} of {total:,} original labels are wrong ({_percent(wrong / total)}).",
-        f"{_changed(changed)}: {counted(found['fixed'], 'wrong label')} became right, "
-        f"{counted(found['broken'], 'right label')} became wrong. {_percent(1 - wrong / total)} of "
-        f"the labels were right before, {_percent(found['right'] / total)} are right now.",
     ]
+    if changed:
+        fixed = counted(found["fixed"], "wrong label")
+        broken = counted(found["broken"], "right label")
+        sentences.append(
+            f"{_changed(changed)}: {fixed} became right, {broken} became wrong. "
+            f"{_percent(1 - wrong / total)} of the labels were right before, "
+            f"{_percent(found['right'] / total)} are right now."
+        )
+    else:
+        sentences.append("No label was changed.")
     if changed and wrong:
-        said.append(
+        sentences.append(
             f"{_percent(hits / changed)} of the changed labels were wrong, and "
             f"{_percent(hits / wrong)} of the wrong labels were changed."
         )
     if "method_right" in found:
         share = _percent(found["method_right"] / total)
-        said.append(f"Of the labels that the method itself ended with, {share} are right.")
+        sentences.append(f"Of the labels that the method itself ended with, {share} are right.")
     if record.get("test_accuracy") is not None:
         share = _percent(record["test_accuracy"])
-        said.append(f"The classifier is right about {share} of the test rows.")
-    return said
+        sentences.append(f"The classifier is right about {share} of the test rows.")
+    return sentences
 
 
 def steps(lines: pd.DataFrame) -> list[dict[str, Any]]:

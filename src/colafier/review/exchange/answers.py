@@ -76,6 +76,24 @@ class OutgoingRows(KnownRows):
         value = float(text) if text else None
         return value if value is None or isfinite(value) else None
 
+    def images(self) -> list[tuple[int, Path | bytes]]:
+        """The rows to export, each with its image."""
+        if self.kind != "image":
+            raise ValueError(
+                f"this format is for images, but the rows of this run are of kind {self.kind}"
+            )
+        return [(row, self.items[row]) for row in self.rows]
+
+    def image_paths(self) -> list[tuple[int, Path]]:
+        """The rows to export, each with its image file."""
+        found = [(row, item) for row, item in self.images() if isinstance(item, Path)]
+        if len(found) < len(self.rows):
+            raise ValueError(
+                "this format refers to image files, but the images of this run are stored in a "
+                "table; export them as cvat or imagefolder"
+            )
+        return found
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -150,23 +168,3 @@ def as_review(answers: Iterable[Answer], known: KnownRows) -> Review:
 def modified_at(path: Path) -> str:
     """When a file was last written; for tools that do not record the time of each answer."""
     return format_time(datetime.fromtimestamp(int(path.stat().st_mtime), UTC))
-
-
-def images(outgoing: OutgoingRows) -> list[tuple[int, Path | bytes]]:
-    """The rows to export, each with its image."""
-    if outgoing.kind != "image":
-        raise ValueError(
-            f"this format is for images, but the rows of this run are of kind {outgoing.kind}"
-        )
-    return [(row, outgoing.items[row]) for row in outgoing.rows]
-
-
-def image_paths(outgoing: OutgoingRows) -> list[tuple[int, Path]]:
-    """The rows to export, each with its image file."""
-    found = [(row, item) for row, item in images(outgoing) if isinstance(item, Path)]
-    if len(found) < len(outgoing.rows):
-        raise ValueError(
-            "this format refers to image files, but the images of this run are stored in a table; "
-            "export them as cvat or imagefolder"
-        )
-    return found

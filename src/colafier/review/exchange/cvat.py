@@ -14,14 +14,7 @@ from colafier.ingest.dataset import counted
 from colafier.ingest.image_files import is_image_name, suffix_of
 from colafier.ingest.places import safe_name
 from colafier.review.decisions import MAX_BYTES
-from colafier.review.exchange.answers import (
-    Answer,
-    Answers,
-    KnownRows,
-    OutgoingRows,
-    images,
-    modified_at,
-)
+from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
 SYNSETS = "synsets.txt"
 NO_LABEL = "no_label"  # the folder of images without a label
@@ -33,7 +26,7 @@ def write(outgoing: OutgoingRows, path: Path) -> list[Path]:
     """Write a zip with each image in the folder of its suggested label."""
     folders = folder_names(outgoing.classes)
     with whole(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
-        for row, item in images(outgoing):
+        for row, item in outgoing.images():
             label = outgoing.cell(row, "suggested_label") or outgoing.cell(row, "original_label")
             folder = folders[label] if label else NO_LABEL
             suffix = item.suffix.lower() if isinstance(item, Path) else suffix_of(item) or ".bin"

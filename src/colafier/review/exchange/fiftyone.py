@@ -10,14 +10,7 @@ from typing import Any
 
 from colafier._io import whole
 from colafier.review.decisions import read_json
-from colafier.review.exchange.answers import (
-    Answer,
-    Answers,
-    KnownRows,
-    OutgoingRows,
-    image_paths,
-    modified_at,
-)
+from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
 ROW, DECIDED = "colafier_row", "decided"
 TAGS = ("keep", "suggestion", "exclude")  # what people may tag a sample with
@@ -44,7 +37,7 @@ def write(outgoing: OutgoingRows, path: Path) -> list[Path]:
         "media_type": "image",
         "sample_fields": FIELDS,
         "info": {"fingerprint": outgoing.fingerprint, "classes": outgoing.classes},
-        "samples": [_sample(outgoing, row, item) for row, item in image_paths(outgoing)],
+        "samples": [_sample(outgoing, row, item) for row, item in outgoing.image_paths()],
     }
     with whole(path) as partial:
         partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

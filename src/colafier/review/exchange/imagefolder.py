@@ -10,14 +10,7 @@ from colafier.ingest.folders import FILE_NAME, METADATA
 from colafier.ingest.image_files import is_image_name, suffix_of
 from colafier.ingest.places import Folder, whole_folder
 from colafier.review.decisions import Choice
-from colafier.review.exchange.answers import (
-    Answer,
-    Answers,
-    KnownRows,
-    OutgoingRows,
-    images,
-    modified_at,
-)
+from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
 COPIED = ("original_label", "suggested_label", "confidence", "label_quality", "action", "reason")
 SENT, DECISION, FINGERPRINT = "sent_label", "decision", "fingerprint"
@@ -32,7 +25,7 @@ def write(outgoing: OutgoingRows, path: Path) -> list[Path]:
         folder = Folder(partial, link=True)
         (partial / METADATA[0]).touch()  # so that no image takes its name
         records = []
-        for row, item in images(outgoing):
+        for row, item in outgoing.images():
             parts = _parts(outgoing.cell(row, "name"), row, item)
             place = folder.put(item, folder.root, parts).relative_to(partial).as_posix()
             label = outgoing.cell(row, "label")

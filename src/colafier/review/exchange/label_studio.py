@@ -15,13 +15,7 @@ from xml.sax.saxutils import quoteattr
 from colafier import __version__
 from colafier._io import whole
 from colafier.review.decisions import format_time, parse_time, read_json
-from colafier.review.exchange.answers import (
-    Answer,
-    Answers,
-    KnownRows,
-    OutgoingRows,
-    image_paths,
-)
+from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows
 
 LABEL, EXCLUDE, ITEM = "label", "exclude", "item"  # names of the controls and of the shown object
 LOCAL = "/data/local-files/?d="  # how Label Studio refers to files on its own machine
@@ -64,11 +58,11 @@ def read(path: Path, known: KnownRows) -> Answers:
         known.check(data.get("fingerprint"), where)
         row = known.row(data.get("row"), where)
         found = [_answer(one, row, known, where) for one in task["annotations"]]
-        given = [one for one in found if one is not None]
-        if len({one.label for one in given}) > 1:
+        answered = [one for one in found if one is not None]
+        if len({one.label for one in answered}) > 1:
             disputed += 1
-        elif given:
-            answers.found.append(max(given, key=lambda one: parse_time(one.at)))
+        elif answered:
+            answers.found.append(max(answered, key=lambda one: parse_time(one.at)))
         else:
             unanswered += 1
     answers.note(disputed, "skipped: their annotations differ")
@@ -108,7 +102,7 @@ def _texts(outgoing: OutgoingRows) -> dict[int, str]:
 def _urls(outgoing: OutgoingRows, prefix: str | None) -> dict[int, str]:
     folder = outgoing.source if outgoing.source.is_dir() else outgoing.source.parent
     found = {}
-    for row, item in image_paths(outgoing):
+    for row, item in outgoing.image_paths():
         place = os.path.relpath(item, folder.parent if prefix is None else folder)
         if place.startswith(".."):
             raise ValueError(
