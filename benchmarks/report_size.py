@@ -1,8 +1,8 @@
-"""Size and time of a report, on synthetic rows with pictures of random noise (the worst case).
+"""Size and time of a report on made-up rows, with paths as names and pictures of pure noise.
 
     python benchmarks/report_size.py --rows 100000
 
-Prints one JSON line. If selenium and Chromium are installed, it also opens and filters the page.
+Prints one JSON line. With selenium and Chromium it also opens the page and filters it.
 """
 
 import argparse
@@ -21,18 +21,19 @@ from torch import nn
 
 from colafier.nets.normalize import Normalize
 from colafier.report import evidence, page
+from colafier.report.run_files import LABELS
 from colafier.report.snippets import of_arrays
 from colafier.training import records
 
 CLASSES = [f"class {number}" for number in range(10)]
 FEATURES, SIDE = 1280, 32
-FILTER = """const start = performance.now(), field = document.getElementById("f-given");
+FILTER = """const start = performance.now(), field = document.getElementById("f-original");
 field.value = "3"; field.dispatchEvent(new Event("change", {bubbles: true}));
 return (performance.now() - start) / 1000"""
 
 
-def made_up(n: int) -> tuple[evidence.Known, pd.DataFrame]:
-    """Ten clusters; a tenth of the labels is replaced by random ones."""
+def made_up(n: int) -> tuple[evidence.TrainedRows, pd.DataFrame]:
+    """Ten clouds of rows; a tenth of the labels are replaced at random."""
     random = np.random.default_rng(0)
     truth = torch.from_numpy(random.integers(0, 10, n))
     drawn = torch.from_numpy(random.integers(0, 10, n))
@@ -46,9 +47,11 @@ def made_up(n: int) -> tuple[evidence.Known, pd.DataFrame]:
             "row": range(n),
             "name": [f"{CLASSES[g]}/photo_{i:06d}.jpg" for i, g in enumerate(observed.tolist())],
             "original_label": names[observed],
+            "predicted_label": names[truth],
             "suggested_label": names[truth],
             "confidence": 1 - quality,
             "label_quality": quality,
+            "is_label_issue": moved,
             "action": np.where(moved, "relabel", "keep"),
             "label": np.where(moved, names[truth], names[observed]),
             "reason": np.where(moved, "wrong", ""),
@@ -57,7 +60,7 @@ def made_up(n: int) -> tuple[evidence.Known, pd.DataFrame]:
     )
     scale = Normalize(torch.zeros(FEATURES), torch.ones(FEATURES))
     net = nn.Linear(FEATURES, 10)
-    known = evidence.Known(CLASSES, range(n), x, observed, truth, net, scale)
+    known = evidence.TrainedRows(CLASSES, range(n), x, observed, truth, net, scale)
     return known, lines
 
 
@@ -80,10 +83,10 @@ def opened(path: Path) -> dict[str, float]:
 
 
 def measure(n: int, out: Path) -> dict[str, Any]:
-    """Write the files of a run with n rows and its report into a folder."""
+    """Write a run of n rows and its report into a folder."""
     known, lines = made_up(n)
     pictures = np.random.default_rng(0).integers(0, 256, (n, 3, SIDE, SIDE), dtype=np.uint8)
-    lines.to_csv(out / page.LABELS, index=False, float_format="%.6g")
+    lines.to_csv(out / LABELS, index=False, float_format="%.6g")
     start = time.perf_counter()
     snippets = of_arrays(pictures, lines["original_label"].tolist())
     evidence.write(out, evidence.gather(known, evidence.doubtful(lines), snippets))

@@ -1,4 +1,4 @@
-"""Why a row is doubted: what is stored of it is right, small, and read back with care."""
+"""Why a label is doubted: what is stored about it is right, small, and read back with care."""
 
 import base64
 import io
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from colafier.core.lid import lid
 from colafier.nets.normalize import Normalize
 from colafier.report import evidence, snippets
-from colafier.report.evidence import Known, doubtful, gather, of_training
+from colafier.report.evidence import TrainedRows, doubtful, gather
 from colafier.report.snippets import Snippets
 
 CLASSES = ("cat", "dog")
@@ -26,15 +26,15 @@ def lines(**columns: list) -> pd.DataFrame:
     return pd.DataFrame({"original_label": ["cat"] * n, "action": ["keep"] * n, **columns})
 
 
-def two_clouds(n: int = 60) -> Known:
-    """Row 0 is given as cat, but lies among the dogs; rows are numbered from 100."""
+def two_clouds(n: int = 60) -> TrainedRows:
+    """Row 0 has the label cat, but lies among the dogs; rows are numbered from 100."""
     generator = torch.Generator().manual_seed(0)
     truth = torch.arange(n) % 2
     truth[0] = 1
     x = torch.randn(n, 4, generator=generator) + 8 * truth[:, None]
     original = truth.clone()
     original[0] = 0
-    return Known(
+    return TrainedRows(
         classes=CLASSES,
         rows=range(100, 100 + n),
         x=x,
@@ -58,7 +58,7 @@ def test_rows_with_something_to_do_come_first() -> None:
     assert doubtful(table) == [2, 1, 0, 3]
 
 
-def test_rows_for_a_person_have_half_of_the_places() -> None:
+def test_half_of_the_rows_are_those_that_only_a_person_can_decide() -> None:
     quality = np.linspace(0, 0.5, 40).tolist()
     table = lines(label_quality=quality, action=["relabel"] * 20 + ["review"] * 20)
     assert doubtful(table, 10) == [0, 1, 2, 3, 4, 20, 21, 22, 23, 24]
@@ -71,17 +71,12 @@ def test_rows_without_a_label_are_left_out() -> None:
     assert doubtful(table) == [0]
 
 
-def test_a_table_of_training_has_changed_in_place_of_action() -> None:
-    table = lines(label_quality=[0.1, 0.9], changed=[False, True]).drop(columns="action")
-    assert doubtful(table) == [1, 0]
-
-
 def test_nearest_rows_carry_the_label_and_are_the_nearest() -> None:
     known = two_clouds()
     (entry,) = gather(known, [100], Snippets(shown))["rows"]
     distances = (known.x - known.x[0]).norm(dim=1)
     distances[0] = torch.inf
-    for side, label in (("original", 0), ("suggested", 1)):
+    for side, label in (("original", 0), ("alternative", 1)):
         masked = distances.masked_fill(known.original != label, torch.inf)
         expected = masked.argsort()[:3]
         assert [row for row, _ in entry["near"][side]] == (expected + 100).tolist()
@@ -98,13 +93,13 @@ def test_lid_is_that_among_the_rows_of_each_label() -> None:
     assert entry["lid"]["original"] == pytest.approx(
         float(lid(known.x[:1], 20, cats, own)), abs=1e-3
     )
-    assert entry["lid"]["suggested"] == pytest.approx(float(lid(known.x[:1], 20, dogs)), abs=1e-3)
-    assert entry["lid"]["suggested"] < entry["lid"]["original"]
+    assert entry["lid"]["alternative"] == pytest.approx(float(lid(known.x[:1], 20, dogs)), abs=1e-3)
+    assert entry["lid"]["alternative"] < entry["lid"]["original"]
 
 
-def test_who_sees_what_and_how_it_went() -> None:
+def test_votes_and_trajectory() -> None:
     first, second = gather(two_clouds(), [100, 101], Snippets(shown))["rows"]
-    assert first["votes"] == [["classifier", "dog"]]  # -1: was not asked
+    assert first["votes"] == [["classifier", "dog"]]  # LID-dis has no vote
     assert first["trajectory"] == pytest.approx([0.5, 0.25, 0.1])
     assert second["trajectory"] == []
 
@@ -122,8 +117,8 @@ def test_rows_that_could_not_be_used_have_no_evidence() -> None:
     assert gather(two_clouds(), [], Snippets(shown))["rows"] == []
 
 
-def test_only_some_rows_are_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "REFERENCE", {2: 10, 4: 10})
+def test_only_some_rows_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "MAX_SEARCHED", {2: 10, 4: 10})
     (entry,) = gather(two_clouds(), [100], Snippets(shown))["rows"]
     assert sum(count for _, count in entry["around"]) == 10
 
@@ -140,36 +135,36 @@ class Net(nn.Module):
         return self.head(x.mean((1, 2, 3))[:, None])
 
 
-def images() -> Known:
-    x = torch.zeros(20, 1, 4, 4, dtype=torch.uint8)
-    x[10:] = 255
-    original = torch.arange(20) // 10
+def images() -> TrainedRows:
+    """Row 0 is dark as a cat, but has the label dog."""
+    x = torch.zeros(60, 1, 4, 4, dtype=torch.uint8)
+    x[30:] = 255
+    original = torch.arange(60) // 30
     original[0] = 1
-    return Known(CLASSES, range(20), x, original, original, Net(), Normalize.fit(x))
+    return TrainedRows(CLASSES, range(60), x, original, original, Net(), Normalize.fit(x))
 
 
-def test_neighbors_of_images_are_those_of_the_last_layer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_neighbors_of_images_are_those_of_the_last_layer() -> None:
     known = images()
-    monkeypatch.setattr(evidence, "AROUND", 9)
     (entry,) = gather(known, [0], Snippets(shown))["rows"]
-    assert entry["around"] == [["cat", 9]]
+    assert entry["around"] == [["cat", 20]]
     assert [distance for _, distance in entry["near"]["original"]] == pytest.approx([2, 2, 2])
     assert not known.classifier.head._forward_pre_hooks  # nothing is left behind
 
 
-def test_where_a_method_moved_nothing_its_classifier_suggests() -> None:
-    known = images()
-    table = pd.DataFrame(
-        {"original_label": [CLASSES[g] for g in known.original], "changed": [False] * 20,
-         "label_quality": [0.1] + [0.9] * 19}
-    )  # fmt: skip
-    found = of_training(known, table, Snippets(shown), [0] * 20)
-    assert found["truth"] == [0] * 20
-    assert found["rows"][0]["row"] == 0
-    assert found["rows"][0]["suggestion"][0] == "cat"
-    assert found["rows"][0]["suggestion"][1] > 0.9
+def test_a_suggestion_is_compared_with_the_original_label() -> None:
+    (entry,) = gather(two_clouds(), [100], Snippets(shown))["rows"]
+    assert entry["alternative"] == "dog"
+
+
+@pytest.mark.parametrize(("row", "other"), [(0, "cat"), (1, "dog")])
+def test_without_a_suggestion_the_best_other_class_is_compared(row: int, other: str) -> None:
+    known = images()  # the suggestion is to keep all labels
+    (entry,) = gather(known, [row], Snippets(shown))["rows"]
+    assert entry["alternative"] == other
+    near = [neighbor for neighbor, _ in entry["near"]["alternative"]]
+    assert {CLASSES[known.original[neighbor]] for neighbor in near} == {other}
+    assert len(near) == 3
 
 
 def test_it_is_read_back(tmp_path: Path) -> None:
@@ -179,18 +174,18 @@ def test_it_is_read_back(tmp_path: Path) -> None:
     assert (tmp_path / evidence.NAME).stat().st_size < 3000
 
 
-def test_older_runs_have_none(tmp_path: Path) -> None:
+def test_a_folder_without_evidence_has_none(tmp_path: Path) -> None:
     assert evidence.read(tmp_path) == {}
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"format": "other"}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": "colafier-evidence-1"}'])
 def test_damaged_evidence_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / evidence.NAME).write_text(content)
     with pytest.raises(ValueError, match="run again"):
         evidence.read(tmp_path)
 
 
-def test_telling_columns_come_with_what_is_usual() -> None:
+def test_informative_columns_come_with_typical_values() -> None:
     random = np.random.default_rng(0)
     frame = pd.DataFrame(random.normal(size=(40, 15)), columns=[f"c{i}" for i in range(15)])
     original = ["cat", "dog"] * 20
@@ -199,9 +194,9 @@ def test_telling_columns_come_with_what_is_usual() -> None:
     made = snippets.of_table(frame, original)
     cells = made.show(0, False)["features"]
     assert {name for name, _ in cells[:2]} == {"c7", "kind"}
-    assert len(cells) == snippets.COLUMNS
-    assert made.usual["kind"] == {"cat": "fur", "dog": "bark"}
-    assert float(made.usual["c7"]["dog"]) == pytest.approx(frame["c7"][1::2].median(), rel=1e-3)
+    assert len(cells) == snippets.MAX_COLUMNS
+    assert made.typical["kind"] == {"cat": "fur", "dog": "bark"}
+    assert float(made.typical["c7"]["dog"]) == pytest.approx(frame["c7"][1::2].median(), rel=1e-3)
 
 
 def decoded(uri: str) -> np.ndarray:
@@ -232,7 +227,7 @@ def test_large_pictures_become_small() -> None:
     assert decoded(uri).shape[:2] == (72, 58)
 
 
-def test_a_broken_picture_is_told(tmp_path: Path, need: Callable[[str], None]) -> None:
+def test_a_broken_picture_is_reported(tmp_path: Path, need: Callable[[str], None]) -> None:
     need("images")
     (tmp_path / "a.png").write_bytes(b"nothing")
     assert "no picture" in snippets._of_file(tmp_path / "a.png", True)["text"]

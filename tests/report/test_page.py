@@ -28,9 +28,11 @@ def table() -> pd.DataFrame:
             "row": ["0", "1", "2", "3"],
             "name": ["0", "1", "2", HOSTILE],
             "original_label": ["cat", "dog", "NA", ""],
+            "predicted_label": ["dog", "cat", "NA", "cat"],
             "suggested_label": ["dog", "dog", "NA", "cat"],
             "confidence": ["0.9", "0.8", "0.7", "0.6"],
             "label_quality": ["0.05", "0.8", "0.7", ""],
+            "is_label_issue": ["True", "False", "False", "False"],
             "action": ["relabel", "keep", "review", "keep"],
             "label": ["dog", "dog", "NA", ""],
             "reason": ["wrong", "", "ambiguous", ""],
@@ -39,7 +41,7 @@ def table() -> pd.DataFrame:
     )
 
 
-def purified(out: Path, lines: pd.DataFrame | None = None, **summary: Any) -> Path:
+def finished(out: Path, lines: pd.DataFrame | None = None, **summary: Any) -> Path:
     out.mkdir(exist_ok=True)
     (table() if lines is None else lines).to_csv(out / "labels.csv", index=False)
     (out / "summary.json").write_text(json.dumps({**SUMMARY, **summary}))
@@ -56,11 +58,12 @@ def data(out: Path) -> dict[str, Any]:
 
 
 def test_everything_of_the_table_is_in_the_page(tmp_path: Path) -> None:
-    page.write(purified(tmp_path))
+    page.write(finished(tmp_path))
     found = data(tmp_path)
     columns = found["columns"]
     names = [*found["classes"], None]  # -1 takes the last
     assert [names[i] for i in columns["original"]] == ["cat", "dog", "NA", None]
+    assert [names[i] for i in columns["predicted"]] == ["dog", "cat", "NA", "cat"]
     assert [names[i] for i in columns["suggested"]] == ["dog", "dog", "NA", "cat"]
     assert [names[i] for i in columns["label"]] == ["dog", "dog", "NA", None]
     assert [found["actions"][i] for i in columns["action"]] == table()["action"].tolist()
@@ -72,7 +75,7 @@ def test_everything_of_the_table_is_in_the_page(tmp_path: Path) -> None:
 
 def test_hostile_texts_stay_inside_of_the_data(tmp_path: Path) -> None:
     lines = table().assign(original_label=HOSTILE, label=HOSTILE, suggested_label="cat")
-    page.write(purified(tmp_path, lines))
+    page.write(finished(tmp_path, lines))
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert html.count("<script") == 2
     assert "alert(1)</script>" not in html
@@ -83,14 +86,16 @@ def test_hostile_texts_stay_inside_of_the_data(tmp_path: Path) -> None:
 def test_a_text_that_looks_like_a_place_of_the_template_is_left_alone(tmp_path: Path) -> None:
     lines = table().assign(name="@SCRIPT@ @DATA@ @STYLE@")
     config = {"options": {"source": "/data/@STYLE@"}}
-    (purified(tmp_path, lines) / "config.json").write_text(json.dumps(config))
+    (finished(tmp_path, lines) / "config.json").write_text(json.dumps(config))
     page.write(tmp_path)
-    assert "<title>@STYLE@: report" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<title>@STYLE@: colafier report" in (tmp_path / "report.html").read_text(
+        encoding="utf-8"
+    )
     assert data(tmp_path)["names"] == ["@SCRIPT@ @DATA@ @STYLE@"] * 4
 
 
 def test_nothing_is_fetched_and_only_our_script_runs(tmp_path: Path) -> None:
-    page.write(purified(tmp_path))
+    page.write(finished(tmp_path))
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert set(re.findall(r"https?://[^\"'\s)]+", html)) == {"http://www.w3.org/2000/svg"}
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)
@@ -102,32 +107,32 @@ def test_nothing_is_fetched_and_only_our_script_runs(tmp_path: Path) -> None:
 
 
 def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
-    first = page.write(purified(tmp_path)).read_bytes()
+    first = page.write(finished(tmp_path)).read_bytes()
     assert page.write(tmp_path).read_bytes() == first
 
 
 def test_names_that_are_row_numbers_take_no_room(tmp_path: Path) -> None:
     lines = table()
-    page.write(purified(tmp_path, lines.assign(name=lines["row"])))
+    page.write(finished(tmp_path, lines.assign(name=lines["row"])))
     assert data(tmp_path)["names"] is None
 
 
 def test_the_command_writes_it_again(tmp_path: Path) -> None:
-    out = purified(tmp_path / "out")
+    out = finished(tmp_path / "out")
     assert "report.html" in colafier("report", out)
     assert (out / "report.html").exists()
 
 
 @pytest.mark.parametrize("missing", ["labels.csv", "summary.json"])
 def test_an_unfinished_run_is_refused(tmp_path: Path, missing: str) -> None:
-    out = purified(tmp_path / "out")
+    out = finished(tmp_path / "out")
     (out / missing).unlink()
     assert "not the folder of a finished run" in colafier("report", out, code=2)
     assert not (out / "report.html").exists()
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    out = purified(tmp_path / "out")
+    out = finished(tmp_path / "out")
     (out / "config.json").write_text("{")
     assert "config.json is damaged" in colafier("report", out, code=2)
 
@@ -138,26 +143,26 @@ def test_many_rows_make_a_small_page(tmp_path: Path) -> None:
     lines = lines.assign(
         row=np.arange(n).astype(str), name=[f"cat/photo_{i}.jpg" for i in range(n)]
     )
-    page.write(purified(tmp_path, lines, rows=n))
+    page.write(finished(tmp_path, lines, rows=n))
     assert (tmp_path / "report.html").stat().st_size < 60 * n + 100_000
 
 
 def words(**summary: Any) -> dict[str, Any]:
-    return headline.of_purify({**SUMMARY, **summary}, table())
+    return headline.headline({**SUMMARY, **summary}, table())
 
 
 def test_headline_says_how_many_and_how_sure() -> None:
     found = words(labeled=1000, estimated_wrong_labels=250)
     assert found["big"] == "about 250"
-    assert "20.0\u00a0% and 30.0\u00a0%" in found["sure"][0]
+    assert "20.0% and 30.0%" in found["sure"][0]
     assert "200 to 300" in found["sure"][0]
-    assert "agreed with 90.0\u00a0%" in found["sure"][1]
-    assert "far higher" not in found["sure"][1]
+    assert "agrees with 90.0%" in found["sure"][1]
+    assert "far higher" not in " ".join(found["sure"])
 
 
 def test_headline_warns_if_the_classifier_knows_little() -> None:
     found = words(estimated_noise_interval=[0.05, 0.1], accuracy_on_unseen_original_labels=0.55)
-    assert "far higher than the estimate" in found["sure"][1]
+    assert "far higher than the estimate" in " ".join(found["sure"])
 
 
 def test_headline_of_few_rows_claims_nothing() -> None:
@@ -172,7 +177,7 @@ def test_steps_lead_to_their_rows() -> None:
     assert "1 row marked review" in steps[0]["text"]
     assert "colafier apply" in steps[-1]["text"]
     calm = headline.steps(table().assign(action="keep"))
-    assert calm == [{"text": "Nothing has to be done: no label is doubtful enough."}]
+    assert calm == [{"text": "There is nothing to do: no label is doubtful enough."}]
 
 
 def reviewed() -> pd.DataFrame:
@@ -181,10 +186,10 @@ def reviewed() -> pd.DataFrame:
 
 def test_headline_after_a_review_is_about_the_other_rows() -> None:
     summary = {**SUMMARY, "labeled": 1001, "trusted": 1, "estimated_wrong_labels": 250}
-    found = headline.of_purify({**summary, "relabeled": 0}, reviewed())
+    found = headline.headline({**summary, "relabeled": 0}, reviewed())
     assert found["lead"] == [
-        "of 1,000 labels that nobody has decided are probably wrong.",
-        "No label was changed but by people.",
+        "of 1,000 labels that nobody has reviewed are probably wrong.",
+        "Only people changed labels.",
         "People have decided 1 row.",
     ]
     assert "200 to 300" in found["sure"][0]
@@ -192,9 +197,9 @@ def test_headline_after_a_review_is_about_the_other_rows() -> None:
 
 
 def test_decided_rows_are_not_shown_for_review_again(tmp_path: Path) -> None:
-    page.write(purified(tmp_path))
+    page.write(finished(tmp_path))
     evidence.write(tmp_path, {"format": evidence.FORMAT, "rows": [{"row": 0}, {"row": 2}]})
-    page.write(purified(tmp_path, reviewed()))
+    page.write(finished(tmp_path, reviewed()))
     found = data(tmp_path)
     assert [entry["row"] for entry in found["evidence"]["rows"]] == [2]
     assert found["to_review"] == 1
@@ -204,55 +209,68 @@ def test_decided_rows_are_not_shown_for_review_again(tmp_path: Path) -> None:
     assert evidence.doubtful(lines) == [2, 1]
 
 
-def trained(out: Path, **record: Any) -> Path:
-    out.mkdir(exist_ok=True)
-    lines = pd.DataFrame(
-        {"row": range(4), "original_label": ["cat", "cat", "dog", ""],
-         "label": ["dog", "cat", "dog", ""], "changed": [True, False, False, False],
-         "label_quality": [0.1, 0.6, 0.9, 0.3], "lid": [5, 2, 1, ""]}
-    )  # fmt: skip
-    lines.to_csv(out / "labels.csv", index=False)
+def scored(out: Path, lines: pd.DataFrame | None = None, **record: Any) -> Path:
+    """The folder of a run whose truth is known: cat was wrong, dog right, NA wrong."""
+    lines = table().assign(method_label=["dog", "dog", "cat", ""]) if lines is None else lines
+    finished(out, lines)
     (out / "record.json").write_text(json.dumps({"method": "colafier", **record}))
-    (out / "config.json").write_text(json.dumps({"source": "digits", "noise": "pair:0.3"}))
-    (out / "noise.json").write_text(json.dumps({"sha256": "def"}))
-    reasons = {"near": {"original": [], "suggested": []}, "around": [], "lid": {}, "votes": []}
-    rows = [
-        {"row": 1, "shown": {"text": "x"}, "suggestion": ["dog", 0.75], "trajectory": [], **reasons}
-    ]
-    found = {"format": evidence.FORMAT, "classes": ["cat", "dog"], "truth": [1, 0, 0, 1],
-             "rows": rows, "others": {}}  # fmt: skip
+    (out / "noise.json").write_text(json.dumps({"kind": "pair", "true_rate": 0.25}))
+    found = {"format": evidence.FORMAT, "classes": ["cat", "dog", "NA"], "truth": [1, 1, 0, -1],
+             "rows": [], "others": {}}  # fmt: skip
     (out / evidence.NAME).write_text(json.dumps(found))
     return out
 
 
-def test_a_research_run_shows_the_truth(tmp_path: Path) -> None:
-    scores = {
-        "labels_right_before": 1 / 3, "labels_right_after": 2 / 3, "labels_fixed": 1,
-        "labels_broken": 0, "precision": 1.0, "recall": 0.5,
-    }  # fmt: skip
-    page.write(trained(tmp_path, **scores))
+def test_a_run_with_known_truth_is_scored(tmp_path: Path) -> None:
+    page.write(scored(tmp_path, test_accuracy=0.875))
     found = data(tmp_path)
-    assert found["columns"]["truth"] == [1, 0, 0, 1]
-    assert found["columns"]["suggested"] == [1, 1, -1, -1]
-    assert found["columns"]["confidence"] == [None, 7500, None, None]
-    assert found["columns"]["quality"] == [1000, 6000, 9000, None]
-    assert (found["headline"]["big"], found["fingerprint"]) == ("2", "def")
-    assert not found["calibrated"]
-    assert not found["applies"]
-    assert "counted, not estimated" in found["headline"]["sure"][0]
+    assert found["columns"]["truth"] == [1, 1, 0, -1]
+    text = " ".join(found["scores"])
+    assert "2 of 3 original labels are wrong (66.7%)" in text
+    assert "1 label was changed: 1 wrong label became right, 0 right labels became wrong" in text
+    assert "33.3% of the labels were right before, 66.7% are right now" in text
+    assert "100.0% of the changed labels were wrong, and 50.0% of the wrong labels" in text
+    assert "the method itself ended with, 100.0% are right" in text
+    assert "right about 87.5% of the test rows" in text
     assert set(found["figures"]["lid"]["groups"]) == {
         "kept, original label right", "kept, original label wrong",
         "changed, original label wrong", "changed, original label right",
     }  # fmt: skip
+    assert dict(found["about"])["Scores"] == [["method", "colafier"], ["test_accuracy", "0.875"]]
+    assert dict(found["about"])["Injected noise"] == [["kind", "pair"], ["true_rate", "0.25"]]
 
 
-def test_a_research_run_without_truth_claims_nothing(tmp_path: Path) -> None:
-    out = trained(tmp_path, diagnostics={"observed_right": 0.7})
-    (out / evidence.NAME).unlink()
-    page.write(out)
-    said = data(out)["headline"]
-    assert (said["title"], said["big"]) == ("Changed labels", "1")
-    assert "70.0\u00a0%" in " ".join(said["sure"])
+def test_a_scored_run_has_the_same_page_otherwise(tmp_path: Path) -> None:
+    page.write(finished(tmp_path / "plain"))
+    page.write(scored(tmp_path / "scored", table()))
+    plain, with_truth = data(tmp_path / "plain"), data(tmp_path / "scored")
+    assert plain["scores"] is None
+    for key in ("title", "subtitle", "fingerprint", "headline", "to_review", "applied"):
+        assert plain[key] == with_truth[key]
+
+
+def test_a_scored_run_without_changes_says_so(tmp_path: Path) -> None:
+    lines = table().assign(label=table()["original_label"], action="keep")
+    page.write(scored(tmp_path, lines))
+    text = " ".join(data(tmp_path)["scores"])
+    assert "No label was changed" in text
+    assert "of the changed labels" not in text
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"options": {"source": "/data/digits", "method": "elr"}, "recipe": {"net": "mlp"}},
+     {"source": "digits", "method": "elr", "noise": "pair:0.3", "hyper": {"ratio": 0.5}}],
+)  # fmt: skip
+def test_title_and_settings_come_from_the_config(tmp_path: Path, config: dict[str, Any]) -> None:
+    (finished(tmp_path) / "config.json").write_text(json.dumps({**config, "classes": ["cat"]}))
+    page.write(tmp_path)
+    found = data(tmp_path)
+    assert found["title"] == "digits"
+    assert found["subtitle"].startswith("4 rows, 2 classes, method elr")
+    shown = [name for _, pairs in found["about"] for name, _ in pairs]
+    assert "method" in shown
+    assert "classes" not in shown
 
 
 def test_lid_histogram_counts_every_row_once() -> None:
@@ -273,7 +291,7 @@ def test_no_lid_no_picture() -> None:
 def test_confusion_of_many_classes_keeps_those_that_move() -> None:
     original = [str(i) for i in range(40)] * 2
     label = [str(i) for i in range(40)] + ["39" if i < 3 else str(i) for i in range(40)]
-    found = figures.confusion(pd.DataFrame({"original_label": original, "label": label}), most=4)
+    found = figures.confusion(pd.DataFrame({"original_label": original, "label": label}), limit=4)
     assert found["classes"] == ["0", "1", "2", "39"]
     assert found["counts"][0] == [1, 0, 0, 1]
     assert found["left_out"] == 36

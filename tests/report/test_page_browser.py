@@ -107,7 +107,9 @@ def run(need: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory) -
     frame = fruit(160, wrong=0.25).rename(columns={"weight": HOSTILE[0], "width": "</script>"})
     frame["label"] = frame["label"].map(dict(zip(["apple", "pear", "plum"], HOSTILE, strict=False)))
     colors = np.array([HOSTILE[0], "=1+1", HOSTILE[3]])
-    frame["color"] = np.random.default_rng(0).choice(colors, len(frame))  # tells nothing
+    frame["color"] = np.random.default_rng(0).choice(
+        colors, len(frame)
+    )  # says nothing about the class
     frame.to_csv(folder / "fruit.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("colafier.audit.out_of_fold.MIN_STEPS", 200)
@@ -127,6 +129,7 @@ def test_it_opens_without_network_or_errors(page: Page) -> None:
     fetched = page.run("return performance.getEntriesByType('resource').map((e) => e.name)")
     assert [name for name in fetched if not name.startswith("data:")] == []
     assert "probably wrong" in page.text("#summary")
+    assert page.run("return document.getElementById('scores')") is None  # the truth is not known
     assert page.run("return document.querySelectorAll('#charts > figure').length") == 4
 
 
@@ -184,15 +187,49 @@ def test_table_goes_page_by_page(page: Page) -> None:
     assert page.run("return document.getElementById('page-next').disabled")
 
 
-def test_why_is_explained(page: Page) -> None:
+def test_evidence_is_shown(page: Page, run: Path) -> None:
     why = page.text("#why")
-    for part in ("nearest rows", "original label", "LID", "during training", "Who sees what"):
+    for part in ("nearest rows", "original label", "LID", "during training", "Votes"):
         assert part in why
-    assert "LID-dis, strong view" in why
-    assert "witnesses" in why
+    stored = json.loads((run / "evidence.json").read_text())["rows"]
+    (entry,) = (entry for entry in stored if entry["row"] == page.selected())
+    voters = [voter for voter, _ in entry["votes"]]
+    assert {"classifier", "LID-dis, strong view"} < set(voters)
+    for voter in voters:
+        assert voter in why
 
 
-def test_review_by_keyboard_from_begin_to_end(
+def test_predicted_and_suggested_label_are_shown(page: Page, run: Path) -> None:
+    row = page.selected()
+    line = read_labels(run).loc[row]
+    shown = page.run(
+        """return Object.fromEntries([...document.querySelectorAll('#panel .labels dt')].map(
+        (term) => [term.innerText, term.nextElementSibling.textContent]))"""
+    )
+    names = {"original": "original_label", "predicted": "predicted_label",
+             "suggested": "suggested_label", "now": "label"}  # fmt: skip
+    assert shown == {key: line[name] for key, name in names.items()}
+
+
+def test_a_run_with_known_truth_has_scores(run: Path, browser: Any, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    evidence = json.loads((copy / "evidence.json").read_text())
+    lines = read_labels(copy)
+    evidence["truth"] = [evidence["classes"].index(label) for label in lines["predicted_label"]]
+    (copy / "evidence.json").write_text(json.dumps(evidence))
+    (copy / "record.json").write_text(json.dumps({"method": "colafier", "test_accuracy": 0.875}))
+    colafier("report", copy)
+    page = Page(browser, copy / "report.html", tmp_path)
+    assert page.errors() == []
+    scores = page.text("#scores")
+    wrong = int(lines["original_label"].ne(lines["predicted_label"]).sum())
+    assert f"{wrong} of {len(lines)} original labels are wrong" in scores
+    assert "87.5%" in scores
+    assert "truth" in page.text("#panel .labels")
+    assert "right now" in page.text("#charts")
+
+
+def test_review_by_keyboard_from_start_to_end(
     page: Page, run: Path, browser: Any, tmp_path: Path
 ) -> None:
     first, second, third, fourth, fifth = page.cards()[:5]
@@ -216,7 +253,7 @@ def test_review_by_keyboard_from_begin_to_end(
     content = json.loads(path.read_text(encoding="utf-8"))
     lines = read_labels(run)
     summary = json.loads((run / "summary.json").read_text())
-    assert content["format"] == "colafier-decisions-1"
+    assert content["format"] == "colafier-decisions-2"
     assert (content["fingerprint"], content["rows"]) == (summary["fingerprint"], len(lines))
     found = {entry["row"]: entry for entry in content["decisions"]}
     assert set(found) == {first, second, third}
@@ -254,10 +291,10 @@ def test_saved_decisions_are_loaded_again(page: Page, tmp_path: Path) -> None:
     other = json.loads(path.read_text()) | {"fingerprint": "another"}
     (tmp_path / "other.json").write_text(json.dumps(other))
     page.driver.find_element("id", "file").send_keys(str(tmp_path / "other.json"))
-    _until(lambda: "another data set" in page.text("#said"))
+    _until(lambda: "another data set" in page.text("#message"))
 
 
-def test_planner_learns_from_decisions(page: Page, run: Path) -> None:
+def test_planner_is_refined_by_decisions(page: Page, run: Path) -> None:
     def expected() -> int:
         return int(page.text("#plan-mean").split()[-3].replace(",", ""))
 
@@ -275,7 +312,7 @@ def test_planner_learns_from_decisions(page: Page, run: Path) -> None:
     assert expected() < before - 6
 
 
-def test_blocked_storage_is_told(run: Path, browser: Any, tmp_path: Path) -> None:
+def test_blocked_storage_is_reported(run: Path, browser: Any, tmp_path: Path) -> None:
     script = "Object.defineProperty(window, 'localStorage', {get() { throw new Error('no') }})"
     added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
     try:

@@ -1,4 +1,4 @@
-"""A decisions.json is believed only as far as it was checked; what it says goes into the table."""
+"""A decisions.json is checked before it is believed; then it is applied to the label table."""
 
 import copy
 import json
@@ -11,15 +11,16 @@ import pytest
 
 from colafier.audit.label_table import COLUMNS
 from colafier.review import decisions
-from colafier.review.decisions import (
-    AT,
-    FROM,
-    REVIEW,
-    TO,
-    WHY,
-    Decided,
-    Review,
+from colafier.review.apply import apply_decisions, check
+from colafier.review.decided import (
+    REVIEW_COLUMNS,
+    REVIEWED_AT,
+    REVIEWED_FROM,
+    REVIEWED_TO,
+    REVIEWED_WHY,
+    DecidedRows,
 )
+from colafier.review.decisions import Review
 
 PRINT = "f" * 64
 NAMES = ["cat/1.png", 'cat/"2",\n<b>.png', "dog/3.png", "dog/ד4.png", "5.png"]
@@ -64,8 +65,7 @@ def read(tmp_path: Path, value: Any) -> Review:
 def applied(tmp_path: Path, *records: dict[str, Any], to: pd.DataFrame | None = None) -> Any:
     table = lines() if to is None else to
     review = read(tmp_path, content(*records))
-    decisions.check(review, table, PRINT, "decisions.json")
-    return decisions.applied(table, review)
+    return apply_decisions(table, review, PRINT, "decisions.json")
 
 
 ALL = (
@@ -77,25 +77,25 @@ ALL = (
 )
 
 
-def test_every_choice_and_its_trail(tmp_path: Path) -> None:
+def test_every_choice_is_applied_and_recorded(tmp_path: Path) -> None:
     done = applied(tmp_path, *ALL)
     assert done["label"].tolist() == ["dog", "cat", "dog", "cat", "cat"]
     assert done["action"].tolist() == ["relabel", "keep", "exclude", "relabel", "relabel"]
-    assert done[FROM].tolist() == ["cat", "dog", "dog", "dog", ""]
-    assert done[TO].tolist() == ["dog", "cat", "", "cat", "cat"]
-    assert done[WHY].tolist() == [
+    assert done[REVIEWED_FROM].tolist() == ["cat", "dog", "dog", "dog", ""]
+    assert done[REVIEWED_TO].tolist() == ["dog", "cat", "", "cat", "cat"]
+    assert done[REVIEWED_WHY].tolist() == [
         "other", "keep: wrong", "exclude", "suggestion: ambiguous", "suggestion",
     ]  # fmt: skip
-    assert done[AT].tolist()[1:3] == ["2026-11-16T09:59:00Z", "2026-11-16T10:00:00Z"]
+    assert done[REVIEWED_AT].tolist()[1:3] == ["2026-11-16T09:59:00Z", "2026-11-16T10:00:00Z"]
 
 
 def test_rows_and_what_was_found_stay(tmp_path: Path) -> None:
     done = applied(tmp_path, *ALL[:2])
-    assert tuple(done.columns) == ("row", "name", *COLUMNS, *REVIEW)
+    assert tuple(done.columns) == ("row", "name", *COLUMNS, *REVIEW_COLUMNS)
     found = [name for name in lines().columns if name not in ("label", "action")]
     pd.testing.assert_frame_equal(done[found], lines()[found])
     assert done[["label", "action"]].iloc[2:].equals(lines()[["label", "action"]].iloc[2:])
-    assert (done[list(REVIEW)].iloc[2:] == "").all(axis=None)
+    assert (done[list(REVIEW_COLUMNS)].iloc[2:] == "").all(axis=None)
 
 
 def test_twice_is_the_same_as_once(tmp_path: Path) -> None:
@@ -111,7 +111,11 @@ def test_the_later_decision_counts_in_any_order(tmp_path: Path) -> None:
         for first, second in ((early, late), (late, early))
     ]
     pd.testing.assert_frame_equal(*ways)
-    assert ways[0].loc[1, ["action", FROM, WHY]].tolist() == ["exclude", "dog", "exclude: wrong"]
+    assert ways[0].loc[1, ["action", REVIEWED_FROM, REVIEWED_WHY]].tolist() == [
+        "exclude",
+        "dog",
+        "exclude: wrong",
+    ]
 
 
 def test_saved_and_read_again(tmp_path: Path) -> None:
@@ -128,12 +132,12 @@ def broken(change: Any) -> dict[str, Any]:
 
 
 BAD_FORM = {
-    "not JSON": (b"{", "is not JSON, or is damaged"),
-    "too deep": (b"[" * 100_000, "is not JSON, or is damaged"),
-    "not UTF-8": (b'"\xff"', "is not JSON, or is damaged"),
-    "key twice": (b'{"format": 1, "format": 2}', "the key 'format' is there twice"),
+    "not JSON": (b"{", "is not valid JSON"),
+    "too deep": (b"[" * 100_000, "is not valid JSON"),
+    "not UTF-8": (b'"\xff"', "is not valid JSON"),
+    "key twice": (b'{"format": 1, "format": 2}', "the key 'format' appears twice"),
     "list": ([1], "does not hold decisions"),
-    "format": (broken(lambda c: c.update(format="colafier-decisions-2")), "its format is not"),
+    "format": (broken(lambda c: c.update(format="colafier-decisions-1")), "its format is not"),
     "no decisions": (broken(lambda c: c.update(decisions={})), "decisions must be a list"),
     "more at the top": (broken(lambda c: c.update(extra=1)), "no key 'extra'"),
     "less at the top": (broken(lambda c: c.pop("rows")), "1 key missing: rows"),
@@ -149,7 +153,7 @@ BAD_FORM = {
     "choice as list": (broken(lambda c: c["decisions"][0].update(choice=[])), "choice must be one"),
     "label": (broken(lambda c: c["decisions"][0].update(label=["dog"])), "label must be text or"),
     "time": (broken(lambda c: c["decisions"][0].update(at="2026-11-16")), "is not a time"),
-    "no zone": (broken(lambda c: c["decisions"][0].update(at="2026-11-16T09:59:00")), "its zone"),
+    "no zone": (broken(lambda c: c["decisions"][0].update(at="2026-11-16T09:59:00")), "time zone"),
     "before time": (
         broken(lambda c: c["decisions"][0].update(at="0001-01-01T00:00:00+23:00")),
         "is not a time",
@@ -165,18 +169,21 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, value: Any, says: str
 
 BAD_FIT = {
     "rows": (content(*ALL, rows=6), "is about 6 rows, but this run has 5"),
-    "below": (content(one(0, "keep", "cat") | {"row": -1}), "there is no row -1, they are 0 to 4"),
+    "below": (content(one(0, "keep", "cat") | {"row": -1}), "there is no row -1; rows are 0 to 4"),
     "beyond": (content(one(0, "keep", "cat") | {"row": 5}), "there is no row 5"),
     "twice": (content(ALL[1], ALL[1]), "row 1 is decided twice"),
-    "name": (content(one(0, "keep", "cat", name="x")), "it is 'cat/1.png' in this run, not 'x'"),
+    "name": (
+        content(one(0, "keep", "cat", name="x")),
+        "its name is 'cat/1.png' in this run, not 'x'",
+    ),
     "original": (
         content(one(0, "keep", "cat", original="dog")),
         "original label is 'cat', not 'dog'",
     ),
-    "no class": (content(one(0, "other", "eel")), "no class 'eel'; there are cat, dog"),
+    "no class": (content(one(0, "other", "eel")), "no class 'eel'; the classes are cat, dog"),
     "empty class": (content(one(0, "other", "")), "no class ''"),
-    "kept another": (content(one(0, "keep", "dog")), "to keep its label means 'cat', not 'dog'"),
-    "kept none": (content(one(4, "keep", "cat")), "to keep its label means None"),
+    "kept another": (content(one(0, "keep", "dog")), "the label to keep is 'cat', not 'dog'"),
+    "kept none": (content(one(4, "keep", "cat")), "the label to keep is None"),
     "no label": (content(one(0, "suggestion", None)), "the choice 'suggestion' needs a label"),
     "excluded with": (content(one(0, "exclude", "cat")), "an excluded row has no label"),
 }
@@ -186,19 +193,19 @@ BAD_FIT = {
 def test_decisions_that_do_not_fit_are_refused(tmp_path: Path, value: Any, says: str) -> None:
     review = read(tmp_path, value)
     with pytest.raises(ValueError, match=says):
-        decisions.check(review, lines(), PRINT, "decisions.json")
+        check(review, lines(), PRINT, "decisions.json")
 
 
 def test_another_data_set_is_refused_with_both_fingerprints(tmp_path: Path) -> None:
     review = read(tmp_path, content(*ALL))
     with pytest.raises(ValueError, match=f"another data set.*{PRINT}.*'eeee'"):
-        decisions.check(review, lines(), "eeee", "decisions.json")
+        check(review, lines(), "eeee", "decisions.json")
 
 
 def test_a_file_that_is_too_large_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decisions, "LARGEST", 100)
+    monkeypatch.setattr(decisions, "MAX_BYTES", 100)
     with pytest.raises(ValueError, match="larger than 100 bytes"):
         read(tmp_path, content(*ALL))
 
@@ -210,7 +217,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 def judged_again() -> pd.DataFrame:
-    """What a second training finds, in its own types, with decided labels as given ones."""
+    """What a second training finds, in its own types, with the decided labels as original ones."""
     found = lines()
     found["original_label"] = ["dog", "cat", None, "cat", "cat"]
     found["label"] = found["original_label"]
@@ -220,13 +227,13 @@ def judged_again() -> pd.DataFrame:
     return found
 
 
-def test_decided_rows_are_pinned(tmp_path: Path) -> None:
+def test_decided_rows_are_carried_over(tmp_path: Path) -> None:
     before = applied(tmp_path, *ALL)
-    decided = Decided.of(before, PRINT)
+    decided = DecidedRows.from_table(before, PRINT)
     assert decided.labels() == {0: "dog", 1: "cat", 2: None, 3: "cat", 4: "cat"}
     assert decided.trusted([0, 2, 4]).tolist() == [True, False, True]
-    done = decided.pin(judged_again())
-    names = ["label", "action", "reason", *REVIEW]
+    done = decided.carry_over(judged_again())
+    names = ["label", "action", "reason", *REVIEW_COLUMNS]
     pd.testing.assert_frame_equal(done[names], before[names], check_dtype=False)
     assert done["original_label"].tolist() == ["cat", "cat", "dog", "dog", None]
     assert done["label_quality"].tolist()[:2] == [0.0, 1.0]
@@ -234,18 +241,20 @@ def test_decided_rows_are_pinned(tmp_path: Path) -> None:
     assert done["is_label_issue"].tolist() == [True, False, False, True, False]
 
 
-def test_other_rows_are_not_pinned(tmp_path: Path) -> None:
-    decided = Decided.of(applied(tmp_path, ALL[0]), PRINT)
+def test_other_rows_are_as_the_later_run_found_them(tmp_path: Path) -> None:
+    decided = DecidedRows.from_table(applied(tmp_path, ALL[0]), PRINT)
     again = judged_again()
-    done = decided.pin(again)
+    done = decided.carry_over(again)
     assert len(decided) == 1
     pd.testing.assert_frame_equal(
         done.loc[1:, list(again.columns)], again.loc[1:], check_dtype=False
     )
-    assert (done.loc[1:, list(REVIEW)] == "").all(axis=None)
+    assert (done.loc[1:, list(REVIEW_COLUMNS)] == "").all(axis=None)
 
 
 def test_decisions_are_told_apart(tmp_path: Path) -> None:
-    digests = {Decided.of(applied(tmp_path, *some), PRINT).digest() for some in (ALL, ALL[:4])}
+    digests = {
+        DecidedRows.from_table(applied(tmp_path, *some), PRINT).digest() for some in (ALL, ALL[:4])
+    }
     assert len(digests) == 2
-    assert len(Decided.of(lines(), PRINT)) == 0
+    assert len(DecidedRows.from_table(lines(), PRINT)) == 0

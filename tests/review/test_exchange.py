@@ -1,4 +1,4 @@
-"""Rows out to each tool, answered as people do there, and back as the decisions that were meant."""
+"""Rows exported to each tool, answered as people do there, and imported as decisions."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from own_data import colafier, digest, quickly, read_labels
 from colafier.ingest.read import read
 from colafier.review import decisions
 from colafier.review.exchange import cvat
-from colafier.review.exchange.answers import chosen
+from colafier.review.exchange.answers import rows_to_review
 from colafier.workflows import apply, exchange
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -69,16 +69,16 @@ EXPECTED = {  # row -> choice and label; row 17 is left open
 
 
 def received(form: str, out: Path, path: Path) -> tuple[dict[int, tuple[str, Any]], list[str]]:
-    """What came back, by row, after it was applied without complaint."""
+    """The decisions that were imported, by row, after they were applied without complaint."""
     target = out.parent / "decisions.json"
-    count, diagnostics = exchange.receive(form, out, path, target, overwrite=True)
+    count, notes = exchange.receive(form, out, path, target, overwrite=True)
     review = decisions.read(target)
     assert count == len(review.decisions)
     apply.apply(out, [target])
     lines = read_labels(out)
     for one in review.decisions:
         assert lines.loc[one.row, "reviewed_to"] == (one.label or "")
-    return {one.row: (one.choice, one.label) for one in review.decisions}, diagnostics
+    return {one.row: (one.choice, one.label) for one in review.decisions}, notes
 
 
 def annotate(tasks: list[dict[str, Any]]) -> None:
@@ -134,9 +134,9 @@ def test_label_studio_with_addresses_and_two_people(out: Path, tmp_path: Path) -
     other["result"][0]["value"]["choices"] = ["eel"]
     tasks[1]["annotations"].append(other)
     path.write_text(json.dumps(tasks))
-    found, diagnostics = received("label-studio", out, path)
+    found, notes = received("label-studio", out, path)
     assert found == {0: EXPECTED[0]}
-    assert diagnostics == ["1 row not taken, as their annotations differ"]
+    assert notes == ["1 row skipped: their annotations differ"]
 
 
 Change = Callable[[list[dict[str, Any]]], Any]
@@ -152,8 +152,8 @@ BAD_TASKS: dict[str, tuple[Change, str]] = {
     "negative row": (lambda t: t[0]["data"].update(row=-1), "-1 is not the number of a row"),
     "no class": (relabel(["cow"]), "no class 'cow'"),
     "no text": (relabel([3]), "no class 3"),
-    "two classes": (relabel(["dog", "eel"]), "one label is needed, not 2"),
-    "no time": (lambda t: t[0]["annotations"][0].update(updated_at=None, created_at=3), "when"),
+    "two classes": (relabel(["dog", "eel"]), "needs one label, not 2"),
+    "no time": (lambda t: t[0]["annotations"][0].update(updated_at=None, created_at=3), "no time"),
     "bad time": (lambda t: t[0]["annotations"][0].update(updated_at="now"), "'now' is not a time"),
     "JSON-MIN": (lambda t: t[0].pop("annotations"), "not JSON-MIN"),
     "no task": (lambda t: t.append(3), "has no data or annotations"),
@@ -196,7 +196,7 @@ def test_texts_to_label_studio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     shown = {task["data"]["row"]: task["data"]["text"] for task in json.loads(path.read_text())}
     assert shown == dict(enumerate(texts))
     assert ET.parse(interface).getroot().find("Text").get("value") == "$text"
-    with pytest.raises(ValueError, match="for images, the rows of this run are of kind text"):
+    with pytest.raises(ValueError, match="for images, but the rows of this run are of kind text"):
         exchange.send("cvat", tmp_path / "out", tmp_path / "t.zip", everything=True)
 
 
@@ -238,12 +238,10 @@ def cvat_export(path: Path, run: Path, rows: dict[int, str], images: bool) -> Pa
 @pytest.mark.parametrize("images", [True, False])
 def test_cvat_and_back(out: Path, tmp_path: Path, images: bool) -> None:
     said = {0: "dog", 1: HOSTILE, 2: "colafier-exclude", 9: "eel", 17: "no_label"}
-    found, diagnostics = received(
-        "cvat", out, cvat_export(tmp_path / "back.zip", out, said, images)
-    )
+    found, notes = received("cvat", out, cvat_export(tmp_path / "back.zip", out, said, images))
     assert found == EXPECTED
-    assert "1 row without a label" in diagnostics
-    assert ("1 image of something else left out" in diagnostics) is images
+    assert "1 row without a label" in notes
+    assert ("1 image skipped: not of this run" in notes) is images
 
 
 def test_cvat_round_trip_untouched_takes_the_suggestions(out: Path, tmp_path: Path) -> None:
@@ -275,7 +273,7 @@ def test_cvat_exports_that_do_not_fit(out: Path, tmp_path: Path) -> None:
         pass
     refused(tmp_path / "f.zip", "has no image of this run")
     (tmp_path / "g.zip").write_bytes(b"PK no zip")
-    refused(tmp_path / "g.zip", "is not a zip that can be read")
+    refused(tmp_path / "g.zip", "is not a readable zip")
 
 
 def test_class_folders_of_cvat_are_all_different() -> None:
@@ -301,9 +299,9 @@ def test_fiftyone(out: Path, tmp_path: Path) -> None:
     samples[2]["tags"] = ["exclude"]
     samples[9]["decided"] = {"_cls": "Classification", "_id": {"$oid": "1"}, "label": "eel"}
     path.write_text(json.dumps(content))
-    found, diagnostics = received("fiftyone", out, path)
+    found, notes = received("fiftyone", out, path)
     assert found == EXPECTED
-    assert diagnostics == ["1 row without a label in 'decided' or a tag"]
+    assert notes == ["1 row without a label in 'decided' or a tag"]
 
 
 @pytest.mark.parametrize(
@@ -311,11 +309,14 @@ def test_fiftyone(out: Path, tmp_path: Path) -> None:
     [
         (lambda c: c["info"].clear(), "another data set"),
         (lambda c: c.pop("samples"), "has no samples"),
-        (lambda c: c["samples"][0].update(tags=["keep", "exclude"]), "says keep and exclude"),
+        (
+            lambda c: c["samples"][0].update(tags=["keep", "exclude"]),
+            "several answers: keep, exclude",
+        ),
         (lambda c: c["samples"][0].update(tags="keep"), "tags must be a list"),
         (lambda c: c["samples"][0].update(decided={"label": "cow"}), "no class 'cow'"),
         (lambda c: c["samples"][0].pop("colafier_row"), "None is not the number of a row"),
-        (lambda c: c["samples"].append(c["samples"][0]), "row 0 is there twice"),
+        (lambda c: c["samples"].append(c["samples"][0]), "row 0 appears twice"),
         (lambda c: c["samples"].append(1), "sample 6 is not an object"),
     ],
 )
@@ -368,7 +369,7 @@ def test_imagefolder(out: Path, tmp_path: Path) -> None:
         ({"label": ""}, "no class ''"),
         ({"fingerprint": "12"}, "another data set"),
         ({"row": "99"}, "'99' is not the number of a row"),
-        ({"row": "1"}, "row 1 is there twice"),
+        ({"row": "1"}, "row 1 appears twice"),
     ],
 )
 def test_imagefolders_that_do_not_fit(
@@ -382,24 +383,24 @@ def test_imagefolders_that_do_not_fit(
 
 def test_imagefolder_without_its_columns(out: Path, tmp_path: Path) -> None:
     (tmp_path / "metadata.csv").write_text("file_name,label\na.png,dog\n")
-    with pytest.raises(ValueError, match="was not sent out by colafier"):
+    with pytest.raises(ValueError, match="was not exported by colafier"):
         exchange.receive("imagefolder", out, tmp_path, tmp_path / "d.json")
     with pytest.raises(FileNotFoundError, match=r"has no metadata\.csv"):
         exchange.receive("imagefolder", out, out, tmp_path / "d.json")
 
 
-def test_which_rows_go_out(out: Path, tmp_path: Path) -> None:
+def test_which_rows_are_exported(out: Path, tmp_path: Path) -> None:
     lines = read_labels(out)
     assert lines.loc[16, "reason"].startswith("unusable")
-    assert chosen(lines) == [0, 1, 2, 9, 17]
-    assert chosen(lines, limit=2) == [0, 1]
-    everything = chosen(lines, everything=True)
+    assert rows_to_review(lines) == [0, 1, 2, 9, 17]
+    assert rows_to_review(lines, limit=2) == [0, 1]
+    everything = rows_to_review(lines, everything=True)
     assert sorted(everything) == [row for row in range(25) if row != 16]
     assert everything[:5] == [0, 1, 2, 9, 17]
     exchange.send("imagefolder", out, tmp_path / "review", limit=1)
     fill_in(tmp_path / "review", {0: {"decision": "keep"}})
     received("imagefolder", out, tmp_path / "review")
-    assert chosen(read_labels(out)) == [1, 2, 9, 17]  # the first one is decided
+    assert rows_to_review(read_labels(out)) == [1, 2, 9, 17]  # the first one is decided
 
 
 def test_images_of_a_table_of_bytes(out: Path, tmp_path: Path) -> None:
@@ -412,7 +413,7 @@ def test_images_of_a_table_of_bytes(out: Path, tmp_path: Path) -> None:
     pd.DataFrame({"image": cells, "label": labels}).to_parquet(tmp_path / "t.parquet")
     quickly(tmp_path / "t.parquet", tmp_path / "run", mode="end-to-end", size=8)
     for form in ("label-studio", "fiftyone"):
-        with pytest.raises(ValueError, match="send them out as cvat or imagefolder"):
+        with pytest.raises(ValueError, match="export them as cvat or imagefolder"):
             exchange.send(form, tmp_path / "run", tmp_path / form, everything=True)
     _, (path,) = exchange.send("cvat", tmp_path / "run", tmp_path / "t.zip", everything=True)
     assert len(received("cvat", tmp_path / "run", path)[0]) == len(cells)

@@ -11,14 +11,14 @@ import pytest
 from own_data import CLASSES, clouds, colafier, digest, fruit, quickly, read_labels, write_npz
 
 from colafier.audit.label_table import COLUMNS
-from colafier.review.decisions import (
-    AT,
-    FORMAT,
-    FROM,
-    REVIEW,
-    TO,
-    WHY,
+from colafier.review.decided import (
+    REVIEW_COLUMNS,
+    REVIEWED_AT,
+    REVIEWED_FROM,
+    REVIEWED_TO,
+    REVIEWED_WHY,
 )
+from colafier.review.decisions import FORMAT
 from colafier.workflows import apply, model_store
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -100,18 +100,18 @@ def test_labels_are_written_anew_with_a_trail(out: Path, tmp_path: Path) -> None
     done = apply.apply(out, [some(out, tmp_path / "d.json")])
     assert (done.now, done.decided, done.changed, done.excluded) == (6, 6, 3, 1)
     after = read_labels(out)
-    assert tuple(after.columns) == (*HEAD, *REVIEW)
+    assert tuple(after.columns) == (*HEAD, *REVIEW_COLUMNS)
     pd.testing.assert_frame_equal(after[list(KEPT)], before[list(KEPT)])
     rows = [0, 1, 2, 5, 6, 10]
     decided = ["relabel", "keep", "exclude", "keep", "relabel", "relabel"]
     assert after.loc[rows, "action"].tolist() == decided
     assert after.loc[[6, 10], "label"].tolist() == ["plum", "apple"]
-    assert after.loc[[2, 10], TO].tolist() == ["", "apple"]
-    assert after.loc[10, FROM] == before.loc[10, "label"]
-    assert after.loc[5, WHY] == "keep: unusable: not finite"
+    assert after.loc[[2, 10], REVIEWED_TO].tolist() == ["", "apple"]
+    assert after.loc[10, REVIEWED_FROM] == before.loc[10, "label"]
+    assert after.loc[5, REVIEWED_WHY] == "keep: unusable: not finite"
     rest = after.index.difference(rows)
     pd.testing.assert_frame_equal(after.loc[rest, list(HEAD)], before.loc[rest])
-    assert (after.loc[rest, AT] == "").all()
+    assert (after.loc[rest, REVIEWED_AT] == "").all()
     assert (out / "labels.before-review.csv").read_bytes() == untouched
     assert not list(out.glob("*.partial"))
     summary = json.loads((out / "summary.json").read_text())
@@ -221,9 +221,9 @@ def test_training_on_pins_what_was_decided(out: Path, tmp_path: Path) -> None:
     first = (out / "labels.before-review.csv").read_bytes()
     outcome = apply.go_on(out, progress=False)
     after = read_labels(out)
-    assert tuple(after.columns) == (*HEAD, *REVIEW)
+    assert tuple(after.columns) == (*HEAD, *REVIEW_COLUMNS)
     pd.testing.assert_frame_equal(after[list(KEPT)], applied[list(KEPT)])
-    rows, pinned = [0, 1, 2, 5, 6, 10], ["label", "action", "reason", *REVIEW]
+    rows, pinned = [0, 1, 2, 5, 6, 10], ["label", "action", "reason", *REVIEW_COLUMNS]
     pd.testing.assert_frame_equal(after.loc[rows, pinned], applied.loc[rows, pinned])
     assert after.loc[rows, "label_quality"].tolist() == ["0", "1", "", "1", "", "0"]
     assert after.loc[rows, "lid"].ne("").tolist() == [False, True, False, False, False, False]
@@ -310,7 +310,7 @@ def test_overwriting_a_run_forgets_its_review(source: Path, out: Path, tmp_path:
     apply.apply(out, [some(out, tmp_path / "d.json")])
     quickly(source, out, overwrite=True)
     assert not (out / "labels.before-review.csv").exists()
-    assert AT not in read_labels(out)
+    assert REVIEWED_AT not in read_labels(out)
 
 
 def test_the_other_rows_profit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,4 +413,4 @@ def test_a_second_review_after_the_first(out: Path, tmp_path: Path) -> None:
     apply.go_on(out, progress=False)
     after = read_labels(out)
     assert after.loc[[0, 2, 20], "action"].tolist() == ["relabel", "exclude", "exclude"]
-    assert (after[AT] != "").sum() == 7
+    assert (after[REVIEWED_AT] != "").sum() == 7

@@ -13,9 +13,10 @@ from colafier.audit.config import AuditConfig
 from colafier.audit.fine_tuning import fine_tune
 from colafier.audit.noise_model import Posterior, posterior
 from colafier.audit.policy import Decisions, decide
-from colafier.audit.strategies import FEATURES, STRATEGIES, TrainedRows, mode_of
+from colafier.audit.strategies import FEATURES, STRATEGIES, mode_of
+from colafier.audit.trained import Trained
 from colafier.methods import build, find
-from colafier.methods.contract import Labels, MakeNet, Method, Purified
+from colafier.methods.contract import Labels, MakeNet, Method
 from colafier.nets import inference, net_factory
 from colafier.nets.normalize import Normalize
 from colafier.training.config import TrainConfig
@@ -25,19 +26,6 @@ from colafier.training.optimizers import OptimizerSettings
 from colafier.training.records import History
 from colafier.training.trainer import Score, fit
 from colafier.training.training_set import TrainingSet
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A method after training, on the CPU."""
-
-    classifier: nn.Module
-    normalize: Normalize
-    probabilities: Tensor  # (n, c) of the classifier, for all rows
-    purified: Purified
-    history: History
-    resolved: dict[str, Any]  # what settings that leave a choice open came to
-    frozen: frozenset[str]  # parameters that the user's own net does not want to be trained
 
 
 @dataclass(frozen=True)
@@ -176,8 +164,7 @@ def audit(
         progress: Whether a terminal shows bars.
     """
     strategy = STRATEGIES[mode_of(tuple(x.shape[1:]))]
-    rows = TrainedRows(x, labels, trained.normalize, trained.probabilities, trained.purified)
-    evidence = strategy.evidence(rows, config, train.seed, progress)
+    evidence = strategy.evidence(trained, x, labels, config, train.seed, progress)
     found = posterior(evidence.probabilities, labels, config)
     decided = decide(found, labels, config, groups=groups, may_move=evidence.may_move(found))
     p = trained.probabilities

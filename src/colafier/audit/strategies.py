@@ -14,25 +14,14 @@ from torch import Tensor
 from colafier.audit import out_of_fold
 from colafier.audit.config import AuditConfig
 from colafier.audit.noise_model import Posterior
-from colafier.methods.contract import Labels, Purified
-from colafier.nets.normalize import Normalize
+from colafier.audit.trained import Trained
+from colafier.methods.contract import Labels
 
 FEATURES, END_TO_END = MODES = ("features", "end-to-end")
 MIN_STEPS = 400  # of a run on features: small data sets get more epochs
 MAX_BATCH = 512
 EPOCHS = 4  # on features: they come from a pretrained net, or from a table
 SMALL_IMAGE = 20  # pixels: below, a ResNet has nothing left to look at
-
-
-@dataclass(frozen=True)
-class TrainedRows:
-    """The rows that a method was trained on, and what it says about them."""
-
-    x: Tensor  # (n, d) features, or (n, c, h, w) images as bytes
-    labels: Labels
-    normalize: Normalize
-    probabilities: Tensor  # (n, c) of the deployed classifier
-    purified: Purified
 
 
 class Evidence(Protocol):
@@ -50,29 +39,37 @@ class OutOfFoldEvidence:
     """Evidence for features: heads that never saw a row's label, beside the classifier.
 
     Args:
-        rows: The rows after training.
+        trained: The method after training.
+        x: Features (n, d).
+        labels: Their labels.
         config: Folds, weights and thresholds.
         seed: Of the folds and the heads.
         progress: Whether a terminal shows a bar.
     """
 
     def __init__(
-        self, rows: TrainedRows, config: AuditConfig, seed: int, progress: bool = False
+        self,
+        trained: Trained,
+        x: Tensor,
+        labels: Labels,
+        config: AuditConfig,
+        seed: int,
+        progress: bool = False,
     ) -> None:
-        self.labels = rows.labels
+        self.labels = labels
         self.config = config
-        self.classifier = rows.probabilities  # (n, c)
+        self.classifier = trained.probabilities  # (n, c)
         self.unseen = out_of_fold.cross_fit(
-            rows.x,
-            rows.labels,
-            rows.probabilities.shape[1],
-            rows.normalize,
+            x,
+            labels,
+            trained.probabilities.shape[1],
+            trained.normalize,
             config=config,
             seed=seed,
             progress=progress,
         )  # (n, c)
         predicted = self.unseen.argmax(1)  # (n,)
-        agree = (predicted == rows.labels.observed)[rows.labels.labeled]
+        agree = (predicted == labels.observed)[labels.labeled]
         self.agreement: float | None = float(agree.float().mean())
         self.votes = {"classifier": self.classifier.argmax(1), "out-of-fold heads": predicted}
         self.probabilities = self._pooled()
@@ -124,16 +121,13 @@ class EndToEndEvidence:
     label moves only where the method itself came to the same class.
     """
 
-    def __init__(
-        self, rows: TrainedRows, config: AuditConfig, seed: int, progress: bool = False
-    ) -> None:
-        del config, seed, progress  # nothing is trained here
-        self.probabilities = rows.probabilities
-        self.believed = rows.purified.labels  # (n,)
-        agreement = rows.purified.diagnostics.get("agreement")
+    def __init__(self, trained: Trained, *_: object) -> None:
+        self.probabilities = trained.probabilities
+        self.believed = trained.purified.labels  # (n,)
+        agreement = trained.purified.diagnostics.get("agreement")
         known = isinstance(agreement, int | float) and bool(agreement)
         self.agreement = float(agreement) if known else None  # type: ignore[arg-type]
-        self.votes = {"classifier": rows.probabilities.argmax(1)}
+        self.votes = {"classifier": trained.probabilities.argmax(1)}
 
     def may_move(self, found: Posterior) -> Tensor:
         """Rows (n,) where the method believes the class that the audit suggests."""
@@ -162,7 +156,7 @@ class Strategy:
     """How rows of one kind are trained on and judged."""
 
     train_defaults: Callable[[tuple[int, ...], int], dict[str, Any]]  # by row shape and number
-    evidence: Callable[[TrainedRows, AuditConfig, int, bool], Evidence]
+    evidence: Callable[[Trained, Tensor, Labels, AuditConfig, int, bool], Evidence]
     fine_tunes: bool  # whether the classifier is fine-tuned on the posterior
 
 

@@ -1,11 +1,11 @@
-"""Why a row is doubted: its nearest rows under both labels, LID, who sees what, what it looks like.
+"""Why a label is doubted: nearest rows, LID, votes, trajectory, and what the row looks like.
 
-Kept in OUT for the most doubtful rows only, as JSON, so that the report can be built again.
+It is stored as JSON for the most doubtful rows only, so that the report can be built again.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,95 +19,71 @@ from colafier.core.lid import lid
 from colafier.nets.inference import as_float, evaluating, predict
 from colafier.nets.normalize import Normalize
 from colafier.report.snippets import Snippets
-from colafier.review.decisions import undecided
+from colafier.review.decided import undecided
 from colafier.training import records
 
-FORMAT = "colafier-evidence-1"
+FORMAT = "colafier-evidence-2"
 NAME = "evidence.json"
-MAX_ROWS = 300  # rows with a picture and reasons
+MAX_ROWS = 300  # rows with evidence
 NEAREST = 3  # rows shown for each label
-AROUND = 20  # nearest rows whose labels are counted, and neighbors of LID
-REFERENCE = {2: 100_000, 4: 5_000}  # rows that are looked through: vectors, images
+NEIGHBORS = 20  # nearest rows whose labels are counted, and neighbors for LID
+MAX_SEARCHED = {2: 100_000, 4: 5_000}  # rows searched for neighbors: vectors, images
 CHUNK = 512
 
 
 @dataclass(frozen=True)
-class Known:
-    """What a run knows of the m rows that it could use."""
+class TrainedRows:
+    """The m rows that a run was trained on, and what it found out about them."""
 
     classes: Sequence[str]
-    rows: Sequence[int]  # their numbers among all rows
+    rows: Sequence[int]  # their numbers among all rows of the data set
     x: Tensor  # (m, d) vectors, or (m, c, h, w) images as bytes
-    original: Tensor  # (m,) -1 where there is none
+    original: Tensor  # (m,) -1: no label
     suggested: Tensor  # (m,)
     classifier: nn.Module
     normalize: Normalize
-    votes: Mapping[str, Tensor] = field(default_factory=dict)  # who -> (m,), -1: not asked
-    trajectory: Tensor | None = None  # (m, t)
+    votes: Mapping[str, Tensor] = field(default_factory=dict)  # voter -> class (m,), -1: none
+    trajectory: Tensor | None = None  # (m, t) probability of the label during training
 
 
-def doubtful(lines: pd.DataFrame, most: int = MAX_ROWS) -> list[int]:
-    """Numbers of the rows to look at first: those with something to do, then by quality.
+def doubtful(lines: pd.DataFrame, limit: int = MAX_ROWS) -> list[int]:
+    """Numbers of the rows to review first: rows that are not simply kept, then by quality.
 
-    Rows that only a person can decide have up to half of the places, decided ones none.
+    Up to half of them are rows that only a person can decide. Rows that are already decided are
+    left out.
 
     Args:
-        lines: All rows, with `action`, or with `changed` where a method moved labels by itself.
-        most: How many.
+        lines: The label table, all rows.
+        limit: At most this many.
     """
-    todo = lines["action"].ne(KEEP) if "action" in lines else lines["changed"]
+    todo = lines["action"].ne(KEEP).to_numpy()
     quality = lines["label_quality"].to_numpy(float)
     original = lines["original_label"]
     usable = np.isfinite(quality) & original.notna().to_numpy() & original.ne("").to_numpy()
     usable &= undecided(lines).to_numpy()
-    order = np.lexsort((quality, ~todo.to_numpy(bool)))
+    order = np.lexsort((quality, ~todo))
     order = order[usable[order]]
-    hard = np.zeros(len(lines), dtype=bool)
-    if "action" in lines:
-        hard = lines["action"].isin((REVIEW, EXCLUDE)).to_numpy()
-    first = order[hard[order]][: most // 2]
-    others = order[~np.isin(order, first)][: most - len(first)]
+    open_questions = lines["action"].isin((REVIEW, EXCLUDE)).to_numpy()
+    first = order[open_questions[order]][: limit // 2]
+    others = order[~np.isin(order, first)][: limit - len(first)]
     chosen = np.isin(order, np.concatenate([first, others]))
     return [int(row) for row in order[chosen]]
 
 
-def of_training(
-    known: Known, lines: pd.DataFrame, snippets: Snippets, truth: Sequence[int] | None
-) -> dict[str, Any]:
-    """Evidence about a method's own labels: where these did not move, its classifier suggests.
-
-    Args:
-        known: From the run; `suggested` are the labels that the method believes.
-        lines: Its label table.
-        snippets: How to show a row.
-        truth: True classes of all rows, -1 where unknown; None: nothing is known of them.
-    """
-    top = doubtful(lines)
-    if not top:
-        return gather(known, top, snippets, truth=truth)
-    asked = torch.tensor(top)
-    p = predict(known.classifier, known.x, known.normalize, asked)  # (t, c)
-    moved = (known.suggested != known.original)[asked]
-    best = torch.where(moved, known.suggested[asked], p.argmax(1))  # (t,)
-    suggested = known.suggested.clone()
-    suggested[asked] = best
-    found = gather(replace(known, suggested=suggested), top, snippets, truth=truth)
-    chances = p.gather(1, best[:, None])[:, 0]
-    for entry, label, chance in zip(found["rows"], best.tolist(), chances.tolist(), strict=True):
-        entry["suggestion"] = [known.classes[label], round(chance, 4)]
-    return found
-
-
 def gather(
-    known: Known, top: Sequence[int], snippets: Snippets, *, truth: Sequence[int] | None = None
+    known: TrainedRows,
+    top: Sequence[int],
+    snippets: Snippets,
+    *,
+    truth: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """All that the report needs beside the table.
+    """What the report shows in addition to the label table.
 
     Args:
-        known: From the run.
-        top: Row numbers, from `doubtful`.
+        known: The rows of the run.
+        top: Numbers of the rows to explain, from `doubtful`.
         snippets: How to show a row.
-        truth: True classes of all rows, -1 where unknown; None: nothing is known of them.
+        truth: True classes of all rows, -1: unknown; None: none is known.
     """
     place = {row: number for number, row in enumerate(known.rows)}
     top = [row for row in top if row in place]
@@ -118,7 +94,7 @@ def gather(
         "format": FORMAT,
         "classes": list(known.classes),
         "truth": None if truth is None else [int(label) for label in truth],
-        "usual": snippets.usual,
+        "typical": snippets.typical,
         "rows": [
             {"row": row, "shown": snippets.show(row, False), **reason}
             for row, reason in zip(top, reasons, strict=True)
@@ -130,44 +106,44 @@ def gather(
 
 
 def write(out: Path, evidence: Mapping[str, Any]) -> None:
-    """Into the folder of the run."""
+    """Store it in the folder of a run."""
     records.rewrite(out / NAME, [evidence])
 
 
 def read(out: Path) -> dict[str, Any]:
-    """What `write` stored; nothing where an older run has none."""
+    """What `write` stored; empty if the folder has none."""
     found = records.read_object(out / NAME)
     if found and found.get("format") != FORMAT:
-        raise ValueError(f"{out / NAME} is not the evidence of a run; remove it, or run again")
+        raise ValueError(
+            f"{out / NAME} is not evidence in the format {FORMAT!r}; remove it, or run again"
+        )
     return found
 
 
-def _reasons(known: Known, asked: Tensor) -> list[dict[str, Any]]:
-    """One entry for each row that is asked about."""
+def _reasons(known: TrainedRows, asked: Tensor) -> list[dict[str, Any]]:
+    """One entry for each of these rows."""
     if not len(asked):
         return []
     pool = _pool(known, asked)  # (r,)
     z = _features(known, pool)  # (r, d)
-    ours = z[: len(asked)]  # the pool begins with them
+    ours = z[: len(asked)]  # (t, d) they come first in the pool
     labels = known.original[pool]  # (r,)
     distances = torch.cdist(ours, z)  # (t, r)
     distances[torch.arange(len(asked)), torch.arange(len(asked))] = torch.inf
     distances[:, labels < 0] = torch.inf
-    scores = {
-        "original": _lid_among(ours, z, labels, known.original[asked]),
-        "suggested": _lid_among(ours, z, labels, known.suggested[asked]),
-    }
+    compared = {"original": known.original[asked], "alternative": _alternative(known, asked)}
+    scores = {side: _lid_among(ours, z, labels, own) for side, own in compared.items()}
     found = []
     for number, position in enumerate(asked.tolist()):
-        both = {"original": known.original[position], "suggested": known.suggested[position]}
         near = {
-            side: _nearest(distances[number], labels == label, pool, known.rows)
-            for side, label in both.items()
+            side: _nearest(distances[number], labels == own[number], pool, known.rows)
+            for side, own in compared.items()
         }
         found.append(
             {
+                "alternative": known.classes[int(compared["alternative"][number])],
                 "near": near,
-                "around": _around(distances[number], labels, known.classes),
+                "around": _labels_around(distances[number], labels, known.classes),
                 "lid": {side: _number(score[number]) for side, score in scores.items()},
                 "votes": _votes(known, position),
                 "trajectory": _trajectory(known, position),
@@ -176,24 +152,36 @@ def _reasons(known: Known, asked: Tensor) -> list[dict[str, Any]]:
     return found
 
 
-def _pool(known: Known, asked: Tensor) -> Tensor:
-    """Rows to look for neighbors in: those that are asked about first, then others at random."""
-    m, most = len(known.x), REFERENCE[known.x.dim()]
+def _alternative(known: TrainedRows, asked: Tensor) -> Tensor:
+    """The class to compare with the original one (t,).
+
+    It is the suggested class, or the classifier's best other class where the suggestion is to
+    keep the label.
+    """
+    original, suggested = known.original[asked], known.suggested[asked]  # (t,), (t,)
+    p = predict(known.classifier, known.x, known.normalize, asked)  # (t, c)
+    others = p.scatter(1, original.clamp(min=0)[:, None], -1.0)  # (t, c)
+    return torch.where(suggested == original, others.argmax(1), suggested)
+
+
+def _pool(known: TrainedRows, asked: Tensor) -> Tensor:
+    """Rows to search for neighbors (r,): first the rows to explain, then others at random."""
+    m, limit = len(known.x), MAX_SEARCHED[known.x.dim()]
     others = torch.ones(m, dtype=torch.bool)
     others[asked] = False
     rest = others.nonzero()[:, 0]
-    if len(rest) > most:
+    if len(rest) > limit:
         generator = torch.Generator().manual_seed(0)
-        rest = rest[torch.randperm(len(rest), generator=generator)[:most]].sort().values
+        rest = rest[torch.randperm(len(rest), generator=generator)[:limit]].sort().values
     return torch.cat([asked, rest])
 
 
-def _features(known: Known, rows: Tensor) -> Tensor:
-    """Standardized vectors, or what the last linear layer of the classifier takes (r, d)."""
+def _features(known: TrainedRows, rows: Tensor) -> Tensor:
+    """Standardized vectors, or the inputs of the classifier's last linear layer (r, d)."""
     if known.x.dim() == 2:
         z = torch.empty(len(rows), known.x.shape[1])
         for to, some in zip(torch.split(z, CHUNK), torch.split(rows, CHUNK), strict=True):
-            to.copy_(known.normalize(known.x[some].float()))  # no second copy of all rows
+            to.copy_(known.normalize(known.x[some].float()))  # without a second copy of all rows
         return z
     linear = [part for part in known.classifier.modules() if isinstance(part, nn.Linear)]
     if not linear:
@@ -210,22 +198,22 @@ def _features(known: Known, rows: Tensor) -> Tensor:
 
 
 def _lid_among(ours: Tensor, z: Tensor, labels: Tensor, asked: Tensor) -> Tensor:
-    """LID of each row among the rows of the label that is asked about (t,); nan for no label."""
+    """LID of each row among the rows that carry a label (t,); nan for no label."""
     scores = torch.full((len(ours),), torch.nan)
     for label in set(asked[asked >= 0].tolist()):
         rows = (asked == label).nonzero()[:, 0]
         members = (labels == label).nonzero()[:, 0]  # (k,) in the pool
-        match = members[None] == rows[:, None]  # a row of the pool's begin can be its own neighbor
+        match = members[None] == rows[:, None]  # a row must not be its own neighbor
         own = torch.where(match.any(1), match.int().argmax(1), -1)
         if len(members) > 2:
-            scores[rows] = lid(ours[rows], AROUND, z[members], own)
+            scores[rows] = lid(ours[rows], NEIGHBORS, z[members], own)
     return scores
 
 
 def _nearest(
     distances: Tensor, allowed: Tensor, pool: Tensor, names: Sequence[int]
 ) -> list[list[float]]:
-    """Row number and distance of the nearest rows that are allowed."""
+    """Row number and distance of the nearest of the allowed rows."""
     masked = distances.masked_fill(~allowed, torch.inf)
     values, places = masked.topk(min(NEAREST, len(masked)), largest=False)
     return [
@@ -235,19 +223,19 @@ def _nearest(
     ]
 
 
-def _around(distances: Tensor, labels: Tensor, classes: Sequence[str]) -> list[list[Any]]:
-    """Which labels the nearest rows carry, and how many of them."""
-    values, places = distances.topk(min(AROUND, len(distances)), largest=False)
+def _labels_around(distances: Tensor, labels: Tensor, classes: Sequence[str]) -> list[list[Any]]:
+    """The labels of the nearest rows, each with its count."""
+    values, places = distances.topk(min(NEIGHBORS, len(distances)), largest=False)
     near = labels[places[values.isfinite()]].tolist()
     return [[classes[label], count] for label, count in Counter(near).most_common()]
 
 
-def _votes(known: Known, position: int) -> list[list[str]]:
-    said = {who: int(classes[position]) for who, classes in known.votes.items()}
-    return [[who, known.classes[label]] for who, label in said.items() if label >= 0]
+def _votes(known: TrainedRows, position: int) -> list[list[str]]:
+    votes = {voter: int(classes[position]) for voter, classes in known.votes.items()}
+    return [[voter, known.classes[label]] for voter, label in votes.items() if label >= 0]
 
 
-def _trajectory(known: Known, position: int) -> list[float | None]:
+def _trajectory(known: TrainedRows, position: int) -> list[float | None]:
     if known.trajectory is None or not known.trajectory[position].isfinite().any():
         return []
     return [_number(value) for value in known.trajectory[position]]

@@ -1,94 +1,80 @@
-"""The first thing a report says, in plain words: how many labels are wrong, how sure, what next."""
+"""What a report says first, in plain words: how many labels are wrong, how sure, what to do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from colafier.audit.policy import EXCLUDE, RELABEL, REVIEW, UNUSABLE
-from colafier.review.decisions import undecided
+from colafier.ingest.dataset import counted
+from colafier.report import figures
+from colafier.review.decided import undecided
 
-Headline = dict[str, Any]
-PERCENT = 100
-FAR = 2  # times the upper end of the estimate: disagreement beyond that is a warning
-APPLY = {"text": "Save what you decided as decisions.json, then: colafier apply OUT decisions.json"}
-BLIND = (
-    "Labels that are wrong in just the way in which the classifier is wrong cannot be seen, "
-    "so that there may be more."
+WARN_BEYOND = 2  # times the upper end of the estimate: more disagreement calls for a warning
+APPLY = "Save your decisions as decisions.json, then run: colafier apply OUT decisions.json"
+BLIND_SPOT = (
+    "There may be more: a wrong label looks right if the classifier makes the same mistake."
 )
 
 
-def of_purify(summary: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
-    """For a run on a user's own data, from its summary.json."""
-    trusted = summary.get("trusted", 0)  # by people, before this training
-    labeled = summary["labeled"] - trusted
-    rate, (low, high) = summary["estimated_noise_rate"], summary["estimated_noise_interval"]
-    wrong, moved = summary["estimated_wrong_labels"], summary["relabeled"]
-    others = "labels that nobody has decided" if trusted else "labels"
-    lead = [f"of {labeled:,} {others} are probably wrong."]
-    if moved:
-        lead.append(
-            f"{moved:,} labels were changed: about {summary['expected_fixed']:,} of these changes "
-            f"should be right, about {summary['expected_broken']:,} should hit a label that was "
-            "right before."
-        )
-    else:
-        lead.append("No label was changed but by people." if trusted else "No label was changed.")
-    if low <= 0 and high >= 1:
-        sure = ["There are too few rows to say how far off this number may be."]
-    else:
-        sure = [
-            f"Between {_percent(low)} and {_percent(high)}, which is {low * labeled:,.0f} to "
-            f"{high * labeled:,.0f} labels, as far as chance in the rows goes."
-        ]
-    if decided := int((~undecided(lines)).sum()):
-        lead.append(f"People have decided {decided:,} row{'' if decided == 1 else 's'}.")
-    if summary["accuracy_on_unseen_original_labels"] is not None:
-        sure.append(_agreement(summary["accuracy_on_unseen_original_labels"], high))
+def headline(summary: Mapping[str, Any], lines: pd.DataFrame) -> dict[str, Any]:
+    """The estimate, how sure it is, and what to do next.
+
+    Args:
+        summary: The summary.json of the run.
+        lines: Its label table as text.
+    """
+    trusted = summary.get("trusted", 0)  # decided by people before the training
     return {
         "title": "Wrong labels",
-        "big": f"about {wrong:,}",
-        "share": _percent(rate),
-        "lead": lead,
-        "sure": [*sure, BLIND],
-        "next": _with(steps(lines), APPLY),
+        "big": f"about {summary['estimated_wrong_labels']:,}",
+        "share": _percent(summary["estimated_noise_rate"]),
+        "lead": _lead(summary, trusted, int((~undecided(lines)).sum())),
+        "sure": _sure(summary, summary["labeled"] - trusted),
+        "next": steps(lines),
     }
 
 
-def of_train(record: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
-    """For a research run, from its record.json; where the truth is known, it speaks."""
-    labeled = int(lines["original_label"].ne("").sum())
-    changed = int(lines["action"].eq(RELABEL).sum())
-    before = record.get("labels_right_before")
-    own = {"text": "For labels of your own, with review: colafier purify SOURCE -o OUT"}
-    said: Headline = {"title": "Wrong labels", "next": _with(steps(lines), own)}
-    if before is not None:
-        after, fixed, broken = (
-            record[name] for name in ("labels_right_after", "labels_fixed", "labels_broken")
+def against_truth(
+    lines: pd.DataFrame, truth: Sequence[str] | None, record: Mapping[str, Any]
+) -> list[str] | None:
+    """How good the labels are by the truth; None if it is not known.
+
+    Args:
+        lines: The label table as text.
+        truth: True classes by name, empty: unknown.
+        record: The record.json of the run, which may be empty.
+    """
+    found = figures.against_truth(lines, truth) if truth is not None else None
+    if not found:
+        return None
+    total, wrong, changed, hits = (found[name] for name in ("rows", "wrong", "changed", "hits"))
+    sentences = [
+        "The true labels of this run are known, so these numbers are counted, not estimated.",
+        f"{wrong:,} of {total:,} original labels are wrong ({_percent(wrong / total)}).",
+    ]
+    if changed:
+        fixed = counted(found["fixed"], "wrong label")
+        broken = counted(found["broken"], "right label")
+        sentences.append(
+            f"{_changed(changed)}: {fixed} became right, {broken} became wrong. "
+            f"{_percent(1 - wrong / total)} of the labels were right before, "
+            f"{_percent(found['right'] / total)} are right now."
         )
-        lead = [
-            f"of {labeled:,} labels are wrong.",
-            f"{changed:,} labels were changed. That made {fixed:,} of the wrong ones right, and "
-            f"{broken:,} of the right ones wrong. So {_percent(before)} of the labels were right "
-            f"before, and {_percent(after)} are after.",
-        ]
-        sure = ["The truth is known in this run, so these numbers are counted, not estimated."]
-        if record.get("precision") is not None and record.get("recall") is not None:
-            sure.append(
-                f"{_percent(record['precision'])} of the changed labels were wrong, and "
-                f"{_percent(record['recall'])} of the wrong labels were changed."
-            )
-        wrong = round((1 - before) * labeled)
-        return {**said, "big": f"{wrong:,}", "share": _percent(1 - before), "lead": lead,
-                "sure": sure}  # fmt: skip
-    share = _percent(changed / max(labeled, 1))
-    sure = ["The truth is not known here."]
-    right = record.get("diagnostics", {}).get("observed_right")
-    if isinstance(right, int | float):
-        sure.append(f"From held-out rows, about {_percent(right)} of the labels seem to be right.")
-    lead = [f"of {labeled:,} labels were changed."]
-    return {**said, "title": "Changed labels", "big": f"{changed:,}", "share": share, "lead": lead,
-            "sure": [*sure, BLIND]}  # fmt: skip
+    else:
+        sentences.append("No label was changed.")
+    if changed and wrong:
+        sentences.append(
+            f"{_percent(hits / changed)} of the changed labels were wrong, and "
+            f"{_percent(hits / wrong)} of the wrong labels were changed."
+        )
+    if "method_right" in found:
+        share = _percent(found["method_right"] / total)
+        sentences.append(f"Of the labels that the method itself ended with, {share} are right.")
+    if record.get("test_accuracy") is not None:
+        share = _percent(record["test_accuracy"])
+        sentences.append(f"The classifier is right about {share} of the test rows.")
+    return sentences
 
 
 def steps(lines: pd.DataFrame) -> list[dict[str, Any]]:
@@ -97,35 +83,65 @@ def steps(lines: pd.DataFrame) -> list[dict[str, Any]]:
     actions, unusable = lines["action"], lines["reason"].str.startswith(f"{UNUSABLE}:")
     found: list[dict[str, Any]] = []
     for action, text in (
-        (REVIEW, "Look at the {} marked review: here the evidence is not enough to decide."),
+        (REVIEW, "Review the {} marked review: the evidence is too weak to decide without you."),
         (RELABEL, "Spot-check the {} with a changed label."),
-        (EXCLUDE, "Look at the {} to exclude: without a class that fits, or not readable."),
+        (EXCLUDE, "Check the {} marked exclude: no class fits, or the row cannot be read."),
     ):
         if number := int(actions.eq(action).sum()):
-            rows = f"{number:,} row{'' if number == 1 else 's'}"
+            rows = counted(number, "row")
             found.append({"text": text.format(rows), "filter": {"action": action}})
     if not found:
-        return [{"text": "Nothing has to be done: no label is doubtful enough."}]
+        return [{"text": "There is nothing to do: no label is doubtful enough."}]
     if broken := int(unusable.sum()):
-        found.append({"text": f"Repair or remove what cannot be read: {broken:,} in labels.csv."})
-    return found
+        rows = counted(broken, "row")
+        text = f"Repair or remove the {rows} that cannot be read; labels.csv says why."
+        found.append({"text": text})
+    return [*found, {"text": APPLY}]
 
 
-def _with(found: list[dict[str, Any]], last: dict[str, Any]) -> list[dict[str, Any]]:
-    """Steps with what comes after them, if there is anything to do."""
-    return [*found, last] if any("filter" in step for step in found) else found
+def _lead(summary: Mapping[str, Any], trusted: int, decided: int) -> list[str]:
+    """How many labels are wrong, and what was done about it."""
+    which = "labels that nobody has reviewed" if trusted else "labels"
+    lead = [f"of {summary['labeled'] - trusted:,} {which} are probably wrong."]
+    if moved := summary["relabeled"]:
+        lead.append(
+            f"{_changed(moved)}. About {summary['expected_fixed']:,} of these "
+            f"changes should be right; about {summary['expected_broken']:,} should replace a label "
+            "that was right."
+        )
+    else:
+        lead.append("Only people changed labels." if trusted else "No label was changed.")
+    if decided:
+        lead.append(f"People have decided {counted(decided, 'row')}.")
+    return lead
 
 
-def _agreement(met: float, high: float) -> str:
-    """What a classifier's agreement with labels that it has not seen says of the estimate."""
-    said = f"Asked about labels that it had not seen, the classifier agreed with {_percent(met)}."
-    if 1 - met < FAR * high:
-        return said
-    return (
-        f"{said} With the other {_percent(1 - met)} either the label or the classifier is wrong, "
-        "so that the true number can be far higher than the estimate."
-    )
+def _sure(summary: Mapping[str, Any], labeled: int) -> list[str]:
+    """How far off the estimate may be."""
+    low, high = summary["estimated_noise_interval"]
+    if low <= 0 and high >= 1:
+        sure = ["There are too few rows to say how far off this number may be."]
+    else:
+        sure = [
+            f"The share of wrong labels is likely between {_percent(low)} and {_percent(high)}, "
+            f"which is {low * labeled:,.0f} to {high * labeled:,.0f} labels. This range covers "
+            "sampling error only."
+        ]
+    agreement = summary["accuracy_on_unseen_original_labels"]
+    if agreement is not None:
+        sure.append(f"The classifier agrees with {_percent(agreement)} of the labels that it was "
+                    "not trained on.")  # fmt: skip
+        if 1 - agreement >= WARN_BEYOND * high:
+            sure.append(
+                f"For the other {_percent(1 - agreement)}, either the label or the classifier is "
+                "wrong, so the true number can be far higher than the estimate."
+            )
+    return [*sure, BLIND_SPOT]
+
+
+def _changed(number: int) -> str:
+    return f"{counted(number, 'label')} {'was' if number == 1 else 'were'} changed"
 
 
 def _percent(share: float) -> str:
-    return f"{PERCENT * share:.1f}\u00a0%"  # stays in one line
+    return f"{100 * share:.1f}%"

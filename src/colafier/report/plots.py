@@ -1,4 +1,4 @@
-"""The report's pictures with matplotlib: axes in, axes out.
+"""The figures of the report with matplotlib: axes in, axes out.
 
 Tables are labels.csv as pandas reads it, or `issues_` of an estimator. Needs `colafier[plots]`.
 """
@@ -18,19 +18,17 @@ WIDE, SQUARE = (7.0, 3.5), (6.0, 5.5)
 
 
 def lid(lines: pd.DataFrame, truth: Sequence[Any] | None = None, ax: Axes | None = None) -> Axes:
-    """Distribution of LID for kept and changed labels, parted by the truth where it is known."""
+    """Distribution of LID for kept and changed labels, split by the truth if it is known."""
     found = figures.lid_histogram(_as_text(lines), _truth(truth))
     if found is None:
-        raise ValueError("there is no LID in this table: only the method colafier measures it")
+        raise ValueError("this table has no LID: only the method colafier measures it")
     ax = _axes(ax, WIDE)
     for name, counts in found["groups"].items():
         total = sum(counts)
-        if total >= found["fewest"]:
+        if total >= found["min_rows"]:
             shares = np.array(counts) / total
             ax.stairs(shares, found["edges"], fill=True, alpha=0.4, label=f"{name} ({total:,})")
-    ax.set(
-        xlabel="LID with the original label, mean over the training", ylabel="share of the group"
-    )
+    ax.set(xlabel="LID with the original label, mean over training", ylabel="share of the group")
     ax.set_xscale("log")
     ax.legend()
     return ax
@@ -55,7 +53,7 @@ def confusion(lines: pd.DataFrame, ax: Axes | None = None) -> Axes:
 def per_class(
     lines: pd.DataFrame, truth: Sequence[Any] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Wrong labels of each class: expected ones, or before and after where the truth is known."""
+    """Wrong labels of each class: expected ones, or before and after if the truth is known."""
     found = figures.per_class(_as_text(lines), _truth(truth))
     places = np.arange(len(found))
     ax = _axes(ax, WIDE)
@@ -76,11 +74,11 @@ def per_class(
 def curve(
     epochs: Sequence[Mapping[str, Any]], name: str = "labels_changed", ax: Axes | None = None
 ) -> Axes:
-    """A figure over the epochs, such as `loss`, `test_accuracy` or `labels_changed`.
+    """A metric over the epochs, such as `loss`, `test_accuracy` or `labels_changed`.
 
     Args:
         epochs: Lines of metrics.jsonl, or `result.history.epochs`.
-        name: Of the figure.
+        name: Name of the metric.
         ax: Where to draw; by default new axes.
     """
     values = [epoch.get(name) for epoch in epochs]
@@ -102,7 +100,7 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
 
 
 def _as_text(lines: pd.DataFrame) -> pd.DataFrame:
-    """Labels as texts, empty for none, as the report reads them from the file."""
+    """Labels as text, empty for none, as the report reads them from the file."""
     missing = [name for name in (*TEXTS, "label_quality") if name not in lines]
     if missing:
         raise ValueError(f"the table has no column {missing[0]!r}; give labels.csv of a run")
@@ -115,7 +113,7 @@ def _truth(truth: Sequence[Any] | None) -> list[str] | None:
 
 
 def _texts(values: pd.Series) -> list[str]:
-    """As in the file: pandas makes 1.0 of a 1 beside an empty cell."""
+    """As in the file: pandas reads 1 as 1.0 if another cell is empty."""
     return [
         "" if pd.isna(v) else str(int(v) if isinstance(v, float) and v.is_integer() else v)
         for v in values

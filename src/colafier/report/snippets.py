@@ -1,4 +1,4 @@
-"""What a person is shown of a row: a small picture, the begin of a text, or telling features."""
+"""How a row is shown: a small picture, the start of a text, or the most informative columns."""
 
 import base64
 import io
@@ -15,30 +15,30 @@ import pandas as pd
 from colafier.ingest.dataset import Dataset
 
 Bytes = npt.NDArray[np.uint8]
-Show = Callable[[int, bool], dict[str, Any]]  # row, whether small -> what the page shows
+Show = Callable[[int, bool], dict[str, Any]]  # row number, small or not -> what the page shows
 
 SIDE, SMALL_SIDE = 192, 72  # of pictures, in pixels
-LETTERS, SMALL_LETTERS = 600, 200
-COLUMNS = 10  # of a table
-LONGEST_CELL = 60
+LENGTH, SMALL_LENGTH = 600, 200  # of texts, in characters
+MAX_COLUMNS = 10  # of a table
+MAX_CELL = 60  # characters
 
 
 @dataclass(frozen=True)
 class Snippets:
-    """How to show the rows of a data set, and what is usual in the columns of a table."""
+    """How to show the rows of a data set, and the typical values of table columns."""
 
     show: Show
-    usual: dict[str, dict[str, str]] = field(default_factory=dict)  # column -> class -> value
+    typical: dict[str, dict[str, str]] = field(default_factory=dict)  # column -> class -> value
 
 
-def of_collection(dataset: Dataset) -> Snippets:
+def of_dataset(dataset: Dataset) -> Snippets:
     """For the rows of a user's data set."""
     items = dataset.items
     if dataset.kind == "image":
         return Snippets(lambda row, small: _of_file(items[row], small))
     if dataset.kind == "text":
         return Snippets(
-            lambda row, small: {"text": _cut(items[row], SMALL_LETTERS if small else LETTERS)}
+            lambda row, small: {"text": _cut(items[row], SMALL_LENGTH if small else LENGTH)}
         )
     return of_table(items if dataset.kind == "table" else _as_frame(items), dataset.original)
 
@@ -51,17 +51,17 @@ def of_arrays(x: npt.NDArray[Any], original: Sequence[str | None]) -> Snippets:
 
 
 def of_table(frame: pd.DataFrame, original: Sequence[str | None]) -> Snippets:
-    """The columns that tell the classes apart best, with what is usual in each class."""
+    """The columns that separate the classes best, with typical values of each class."""
     labels = pd.Series(list(original), index=frame.index, dtype=object)
-    columns = _telling(frame, labels)
-    usual = {name: _usual(frame[name], labels) for name in columns}
+    columns = _informative(frame, labels)
+    typical = {name: _typical(frame[name], labels) for name in columns}
     cells = frame[columns]
 
     def show(row: int, small: bool) -> dict[str, Any]:  # noqa: ARG001
         values = zip(columns, cells.iloc[row], strict=True)
         return {"features": [[str(name), _cell(value)] for name, value in values]}
 
-    return Snippets(show, usual)
+    return Snippets(show, typical)
 
 
 def picture(pixels: Bytes, side: int) -> str:
@@ -70,24 +70,24 @@ def picture(pixels: Bytes, side: int) -> str:
         from colafier._optional import required
 
         pillow = required("PIL.Image", "images")
-    except ImportError:  # the demo runs without extras
+    except ImportError:  # the demo works without extras
         step = -(-max(pixels.shape[1:]) // side)
         return _uri("png", _png(pixels[:, ::step, ::step]))
     return _shrunk(pillow, pillow.fromarray(_channels_last(pixels)), side)
 
 
 def _of_file(item: Any, small: bool) -> dict[str, Any]:
-    """The picture of an image file, of bytes or of an array; what is wrong with it if it is."""
+    """The picture of an image file, bytes or an array; the problem if it cannot be read."""
     from colafier.embed.images import Unreadable, decode
 
     try:
         return {"image": picture(decode(item, None), SMALL_SIDE if small else SIDE)}
-    except Unreadable as error:  # it was there when the run began
+    except Unreadable as error:  # it may have changed since the run started
         return {"text": f"no picture: {error}"}
 
 
 def _shrunk(pillow: Any, image: Any, side: int) -> str:
-    tiny = max(image.size) <= 64  # JPEG would blur what little there is
+    tiny = max(image.size) <= 64  # JPEG would blur so few pixels
     image.thumbnail((side, side), pillow.Resampling.LANCZOS)
     file = io.BytesIO()
     if tiny:
@@ -98,17 +98,17 @@ def _shrunk(pillow: Any, image: Any, side: int) -> str:
 
 
 def _channels_last(pixels: Bytes) -> Bytes:
-    """As Pillow takes it: gray without a channel, or red, green, blue."""
+    """The form that Pillow expects: gray without a channel axis, or red, green, blue."""
     shown = pixels[:3] if len(pixels) >= 3 else pixels[:1]
     return np.ascontiguousarray(shown[0] if len(shown) == 1 else shown.transpose(1, 2, 0))
 
 
 def _png(pixels: Bytes) -> bytes:
-    """A PNG file of an image (c, h, w), gray or in color."""
+    """The content of a PNG file of an image (c, h, w), gray or in color."""
     rows = _channels_last(pixels)
     height, width = rows.shape[:2]
     head = struct.pack(">IIBBBBB", width, height, 8, 2 if rows.ndim == 3 else 0, 0, 0, 0)
-    lines = b"".join(b"\0" + row.tobytes() for row in rows)  # each line begins with its filter
+    lines = b"".join(b"\0" + row.tobytes() for row in rows)  # each line starts with its filter
     chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -120,17 +120,17 @@ def _uri(form: str, content: bytes) -> str:
     return f"data:image/{form};base64,{base64.b64encode(content).decode()}"
 
 
-def _cut(text: str, letters: int) -> str:
-    return text if len(text) <= letters else text[:letters].rstrip() + " \u2026"
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[:length].rstrip() + " \u2026"
 
 
 def _as_frame(x: npt.NDArray[Any]) -> pd.DataFrame:
     return pd.DataFrame(x, columns=[f"feature {number}" for number in range(x.shape[1])])
 
 
-def _telling(frame: pd.DataFrame, labels: pd.Series) -> list[str]:
-    """Names of the columns whose values differ most between the classes."""
-    if frame.shape[1] <= COLUMNS:
+def _informative(frame: pd.DataFrame, labels: pd.Series) -> list[str]:
+    """Names of the columns whose values differ most between classes."""
+    if frame.shape[1] <= MAX_COLUMNS:
         return list(frame.columns)
     codes = labels.astype("category").cat.codes.to_numpy()
     known = codes >= 0
@@ -141,11 +141,11 @@ def _telling(frame: pd.DataFrame, labels: pd.Series) -> list[str]:
         numbers = values if numeric else values.astype(str).astype("category").cat.codes
         numbers = numbers.astype(float).to_numpy()[known]
         scores[name] = _between(np.nan_to_num(numbers), codes[known])
-    return sorted(scores, key=lambda name: -scores[name])[:COLUMNS]
+    return sorted(scores, key=lambda name: -scores[name])[:MAX_COLUMNS]
 
 
 def _between(values: npt.NDArray[Any], codes: npt.NDArray[Any]) -> float:
-    """Share of the variance that lies between the classes."""
+    """The share of the variance that is between classes."""
     total = values.var()
     if not np.isfinite(total) or total == 0:
         return 0.0
@@ -154,8 +154,8 @@ def _between(values: npt.NDArray[Any], codes: npt.NDArray[Any]) -> float:
     return float((counts * (means - values.mean()) ** 2).sum() / len(values) / total)
 
 
-def _usual(values: pd.Series, labels: pd.Series) -> dict[str, str]:
-    """The middle number, or the most frequent value, of each class."""
+def _typical(values: pd.Series, labels: pd.Series) -> dict[str, str]:
+    """The median, or the most frequent value, of each class."""
     numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
     found = {}
     for name, own in values.dropna().groupby(labels):
@@ -168,4 +168,4 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, float | np.floating):
         return f"{value:.4g}"
-    return _cut(str(value), LONGEST_CELL)
+    return _cut(str(value), MAX_CELL)

@@ -1,1 +1,1 @@
-"""What a person decided, and the exchange with labeling tools."""
+"""A person's decisions about rows, and the exchange of rows with labeling tools."""

@@ -17,7 +17,8 @@ from colafier.ingest.read import Dataset
 from colafier.ingest.write_back import write_back
 from colafier.report import page
 from colafier.review import decisions
-from colafier.review.decisions import AT, Decided
+from colafier.review.apply import apply_decisions
+from colafier.review.decided import REVIEWED_AT, DecidedRows
 from colafier.training import checkpoint, records
 from colafier.workflows import run_dir
 from colafier.workflows.experiment import as_dataset, prepare, settings_of, train
@@ -114,12 +115,11 @@ def _apply(out: Path, files: Sequence[Path], reset: bool) -> Applied:
     lines, count = run.lines, 0
     for file in files:
         review = decisions.read(file)
-        decisions.check(review, lines, run.fingerprint, str(file))
-        lines = decisions.applied(lines, review)
+        lines = apply_decisions(lines, review, run.fingerprint, str(file))
         count += len(review.decisions)
     form = _written_form(out)
     dataset = run.source() if form else None
-    if not first and AT not in run.lines:
+    if not first and REVIEWED_AT not in run.lines:
         with whole(out / BEFORE) as partial:
             shutil.copyfile(out / LABELS, partial)
     if reset and run_dir.read_config(out).decided is not None:
@@ -128,7 +128,7 @@ def _apply(out: Path, files: Sequence[Path], reset: bool) -> Applied:
         lines.to_csv(partial, index=False, lineterminator="\n")
     if form and dataset:
         _write_data(out, form, dataset, lines)
-    decided = Decided.of(lines, run.fingerprint)
+    decided = DecidedRows.from_table(lines, run.fingerprint)
     records.rewrite(out / SUMMARY, [_counted(run.summary, lines, decided)])
     labels = decided.labels()
     excluded = sum(label is None for label in labels.values())
@@ -150,7 +150,7 @@ def continue_training(out: Path, *, progress: bool = True, say: Say = lambda _: 
 
 def _continue(out: Path, progress: bool, say: Say) -> Outcome:
     run = open_run(out)
-    decided = Decided.of(run.lines, run.fingerprint)
+    decided = DecidedRows.from_table(run.lines, run.fingerprint)
     if not len(decided):
         raise ValueError(
             f"nothing in {out} is decided yet; give decisions: colafier apply OUT FILE"
@@ -178,7 +178,7 @@ def _dataset_of(out: Path) -> Dataset:
 
 
 def _purify_again(
-    run: Run, work: Path, decided: Decided, resume: bool, progress: bool, say: Say
+    run: Run, work: Path, decided: DecidedRows, resume: bool, progress: bool, say: Say
 ) -> None:
     purify(
         _same_embedder(options_of(run.folder), run.summary),
@@ -193,7 +193,7 @@ def _purify_again(
 
 
 def _train_again(
-    run: Run, work: Path, decided: Decided, resume: bool, progress: bool, say: Say
+    run: Run, work: Path, decided: DecidedRows, resume: bool, progress: bool, say: Say
 ) -> None:
     settings = settings_of(run.folder)
     task = prepare(settings)
@@ -210,7 +210,7 @@ def _train_again(
     )
 
 
-def _state(work: Path, decided: Decided) -> str:
+def _state(work: Path, decided: DecidedRows) -> str:
     """Of the folder of a continued run: none, started or done with these decisions, or other."""
     if not work.exists():
         return "none"
@@ -257,7 +257,7 @@ def _read_table(path: Path) -> pd.DataFrame:
     return lines
 
 
-def _counted(summary: dict[str, Any], lines: pd.DataFrame, decided: Decided) -> dict[str, Any]:
+def _counted(summary: dict[str, Any], lines: pd.DataFrame, decided: DecidedRows) -> dict[str, Any]:
     """The summary with the counts of this table; the estimates are of the training."""
     actions = {str(name): int(count) for name, count in lines["action"].value_counts().items()}
     return {**summary, "actions": actions, "reviewed": len(decided)}

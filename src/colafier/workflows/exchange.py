@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from colafier.review import decisions
+from colafier.review.apply import check
 from colafier.review.exchange import cvat, fiftyone, imagefolder, label_studio
-from colafier.review.exchange.answers import Known, Sheet, as_review, chosen
+from colafier.review.exchange.answers import KnownRows, OutgoingRows, as_review, rows_to_review
 from colafier.workflows.apply import open_run
 
 READERS = {
@@ -52,16 +53,16 @@ def send(
     source = dataset.source.resolve()
     if source.is_dir() and path.resolve().is_relative_to(source):
         raise ValueError(f"{path} is inside of the source, which is never changed; give another")
-    rows = chosen(opened.lines, everything=everything, limit=limit)
+    rows = rows_to_review(opened.lines, everything=everything, limit=limit)
     if not rows:
         raise ValueError("no row needs a look; give --all to send all of them")
-    sheet = Sheet(
+    outgoing = OutgoingRows(
         opened.fingerprint, opened.lines, dataset.kind, dataset.source, dataset.items, rows
     )
     if form == "label-studio":
-        return len(rows), label_studio.write(sheet, path, prefix)
+        return len(rows), label_studio.write(outgoing, path, prefix)
     write = {"cvat": cvat.write, "fiftyone": fiftyone.write, "imagefolder": imagefolder.write}
-    return len(rows), write[form](sheet, path)
+    return len(rows), write[form](outgoing, path)
 
 
 def receive(
@@ -82,10 +83,10 @@ def receive(
     if out.exists() and not overwrite:
         raise FileExistsError(f"{out} exists; give --overwrite or another place")
     opened = open_run(run)
-    known = Known(opened.fingerprint, opened.lines)
+    known = KnownRows(opened.fingerprint, opened.lines)
     answers = READERS[form](path, known)
     review = as_review(answers.found, known)
-    decisions.check(review, opened.lines, opened.fingerprint, str(path))
+    check(review, opened.lines, opened.fingerprint, str(path))
     decisions.save(review, out)
     return len(review.decisions), answers.notes
 

@@ -24,7 +24,7 @@ from colafier.methods.contract import Labels, Purified
 from colafier.nets import inference, net_factory
 from colafier.nets.dtype import backbone_dtype
 from colafier.nets.normalize import Normalize
-from colafier.review.decisions import Decided
+from colafier.review.decided import DecidedRows
 from colafier.training import loggers, records
 from colafier.training.distributed import Processes, launch
 from colafier.training.metrics import Metrics
@@ -122,7 +122,7 @@ def train(
     task: Task,
     folder: Path | None = None,
     *,
-    decided: Decided | None = None,
+    decided: DecidedRows | None = None,
     warm_start: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -161,7 +161,7 @@ def _run(
     task: Task,
     data: LabeledData,
     claim: Claim | None,
-    decided: Decided | None,
+    decided: DecidedRows | None,
     warm_start: Path | None,
     progress: bool,
     log: tuple[str, ...],

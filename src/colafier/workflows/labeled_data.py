@@ -9,7 +9,7 @@ from torch import Tensor
 from colafier.embed.encode import EncodedData
 from colafier.ingest.dataset import Dataset
 from colafier.methods.contract import Labels
-from colafier.review.decisions import Decided
+from colafier.review.decided import DecidedRows
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LabeledData:
 def with_labels(
     dataset: Dataset,
     rows: EncodedData,
-    decided: Decided | None,
+    decided: DecidedRows | None,
     classes: Sequence[str] | None = None,
 ) -> LabeledData:
     """Rows with their labels, and with what a person decided about them.
@@ -46,7 +46,7 @@ def with_labels(
         decided: Decisions of a person; None: there are none.
         classes: All classes in their order; None: those of the usable rows.
     """
-    start = dataset if decided is None else decided.told(dataset)
+    start = dataset if decided is None else decided.apply_to(dataset)
     names = _classes(start, rows) if classes is None else list(classes)
     observed = _as_numbers(start, rows, names)
     if decided is None:

@@ -16,8 +16,8 @@ from colafier.audit.policy import EXCLUDE
 from colafier.embed import encode
 from colafier.ingest.write_back import write_back
 from colafier.report import evidence, page
-from colafier.report.snippets import of_collection
-from colafier.review.decisions import Decided
+from colafier.report.snippets import of_dataset
+from colafier.review.decided import DecidedRows
 from colafier.training import records
 from colafier.training.config import TrainConfig
 from colafier.workflows import run_dir
@@ -41,7 +41,7 @@ class Outputs:
     data: LabeledData
     config: TrainConfig
     result: AuditResult
-    decided: Decided | None = None
+    decided: DecidedRows | None = None
     form: str | None = None  # in which the purified data set is written as well; None: not at all
     record: dict[str, Any] | None = None  # scores against the truth, where it is known
     truth: Sequence[int] | None = None  # for the report alone
@@ -50,7 +50,7 @@ class Outputs:
         """The table of all rows, and what a person wants to know first."""
         lines = label_table(self.data, self.result)
         if self.decided is not None:
-            lines = self.decided.pin(lines)
+            lines = self.decided.carry_over(lines)
         return Outcome(lines, summarize(self.data, self.result, lines))
 
     def write(self, out: Path) -> Outcome:
@@ -66,7 +66,7 @@ class Outputs:
             keep = np.asarray(lines["action"] != EXCLUDE).tolist()
             labels = [None if pd.isna(label) else str(label) for label in lines["label"]]
             write_back(self.data.dataset, labels, keep, out / DATA, self.form, link=True)
-        snippets = of_collection(self.data.dataset)
+        snippets = of_dataset(self.data.dataset)
         top = evidence.doubtful(lines)
         evidence.write(out, evidence.gather(self._known(), top, snippets, truth=self.truth))
         if self.record is not None:
@@ -91,10 +91,10 @@ class Outputs:
             about={k: v for k, v in summary.items() if k != "input"},
         )
 
-    def _known(self) -> evidence.Known:
+    def _known(self) -> evidence.TrainedRows:
         """What the report may ask about the rows that were trained on."""
         result = self.result
-        return evidence.Known(
+        return evidence.TrainedRows(
             classes=self.data.classes,
             rows=self.data.rows.rows,
             x=self.data.rows.x,

@@ -21,7 +21,7 @@ from colafier.ingest.dataset import Dataset
 from colafier.ingest.read import read
 from colafier.ingest.write_back import check_form
 from colafier.nets import net_factory
-from colafier.review.decisions import Decided
+from colafier.review.decided import DecidedRows
 from colafier.training import checkpoint
 from colafier.training.config import TrainConfig
 from colafier.workflows import run_dir
@@ -66,7 +66,7 @@ def purify(
     options: Options,
     out: Path,
     *,
-    decided: Decided | None = None,
+    decided: DecidedRows | None = None,
     earlier: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,

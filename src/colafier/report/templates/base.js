@@ -1,4 +1,4 @@
-// What all parts share. Everything from outside goes in as text or as a checked picture, never as markup.
+// Shared by all parts. Data is inserted as text or as a checked picture, never as markup.
 const D = JSON.parse(document.getElementById("data").textContent);
 const C = D.columns;
 const $ = (id) => document.getElementById(id);
@@ -7,8 +7,10 @@ const NONE = -1;
 function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name === "on") for (const [event, run] of Object.entries(value)) node.addEventListener(event, run);
+    if (value === null || value === undefined) continue;
+    if (name.startsWith("aria-")) node.setAttribute(name, String(value));  // these say "true" or "false"
+    else if (value === false) continue;
+    else if (name === "on") for (const [event, run] of Object.entries(value)) node.addEventListener(event, run);
     else if (name === "style") Object.assign(node.style, value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
@@ -23,19 +25,20 @@ function svg(tag, attributes, ...children) {
   return node;
 }
 
-// Names of classes and rows come from outside: they keep their own direction of writing.
+// Names of classes and rows keep their own writing direction.
 const name = (text, attributes) => el("bdi", { dir: "auto", ...attributes }, text);
 const count = (number) => Math.round(number).toLocaleString("en-US");
+const countOf = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
 const className = (number) => (number === NONE ? "none" : D.classes[number]);
 const rowName = (row) => (D.names ? D.names[row] : `row ${row}`);
-// Probabilities are stored as whole numbers; none of them is quite 0 or 1.
+// Probabilities are stored as rounded whole numbers; none of them is exactly 0 or 1.
 const chance = (value) => (value === null ? null : Math.min(Math.max(value / 10000, 0.00005), 0.99995));
 
 function percent(value) {
   if (value === null) return "";
-  if (value > 0 && value < 0.001) return "<\u00a00.1\u00a0%";
-  if (value < 1 && value > 0.999) return ">\u00a099.9\u00a0%";
-  return `${(100 * value).toFixed(1)}\u00a0%`;
+  if (value > 0 && value < 0.001) return "<\u00a00.1%";
+  if (value < 1 && value > 0.999) return ">\u00a099.9%";
+  return `${(100 * value).toFixed(1)}%`;
 }
 
 const quality = (row) => chance(C.quality[row]);
@@ -43,7 +46,7 @@ const confidence = (row) => chance(C.confidence[row]);
 const evidence = new Map((D.evidence.rows || []).map((entry) => [entry.row, entry]));
 const others = D.evidence.others || {};
 
-// Only pictures that are inside of the page: a data address and nothing else.
+// Shows only pictures that are embedded in the page, as a data URI.
 function picture(address, alt, kind) {
   if (!/^data:image\/(png|jpeg);base64,[A-Za-z0-9+/=]+$/.test(address)) return el("span", { class: "snip" }, "no picture");
   const image = el("img", { src: address, alt, class: kind, loading: "lazy" });
@@ -55,9 +58,9 @@ function features(pairs, most) {
   return pairs.slice(0, most).map(([column, value]) => `${column}: ${value === "" ? "–" : value}`).join("\n");
 }
 
-// A row in a card or among the neighbors.
+// The small version of a row, for a card or a list of neighbors.
 function snippet(shown, row, kind) {
-  if (!shown) return el("span", { class: "snip soft" }, "not shown");
+  if (!shown) return el("span", { class: "snip soft" }, "no picture stored");
   if (shown.image) return picture(shown.image, `Picture of ${rowName(row)}`, kind);
   const text = shown.text !== undefined ? shown.text : features(shown.features || [], 5);
   return el("span", { class: "snip", dir: "auto" }, text);
@@ -68,4 +71,4 @@ function fill(select, texts, all) {
   texts.forEach(([value, text]) => select.append(el("option", { value }, text)));
 }
 
-function say(text) { $("said").textContent = text; }
+function say(text) { $("message").textContent = text; }

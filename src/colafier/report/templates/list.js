@@ -1,8 +1,7 @@
-// Which rows are shown, in which order, as pictures or as a table, page by page.
+// The list of rows: filtered, sorted, as a gallery or as a table, page by page.
 const SIZES = { gallery: 24, table: 50 };
 const view = { mode: "gallery", page: 0, rows: [], selected: null };
 const FILTERS = ["original", "suggested", "action", "reason"];
-const COLUMN = { original: "original", suggested: "suggested", action: "action", reason: "reason" };
 const KEPT = D.actions.indexOf("keep");
 
 const infinite = (value) => (value === null ? Infinity : value);
@@ -31,7 +30,7 @@ function textOf(row) {
 }
 
 function matching() {
-  const wanted = FILTERS.map((key) => [C[COLUMN[key]], $(`f-${key}`).value]).filter(([, value]) => value !== "");
+  const wanted = FILTERS.map((key) => [C[key], $(`f-${key}`).value]).filter(([, value]) => value !== "");
   const decided = $("f-decided").value;
   const words = $("f-search").value.trim().toLowerCase();
   return order($("f-sort").value).filter((row) =>
@@ -57,8 +56,8 @@ function renderList() {
   view.page = Math.min(view.page, pages - 1);
   const shown = rows.slice(view.page * size, (view.page + 1) * size);
   const pictures = view.rows.reduce((sum, row) => sum + evidence.has(row), 0);
-  $("mode-gallery").textContent = `With reasons (${count(pictures)})`;
-  $("mode-table").textContent = `All as a table (${count(view.rows.length)})`;
+  $("mode-gallery").textContent = `With evidence (${count(pictures)})`;
+  $("mode-table").textContent = `All rows as a table (${count(view.rows.length)})`;
   ["gallery", "table"].forEach((mode) => $(`mode-${mode}`).setAttribute("aria-pressed", view.mode === mode));
   $("gallery").hidden = view.mode !== "gallery";
   $("table").hidden = view.mode !== "table";
@@ -89,12 +88,12 @@ function card(row) {
     type: "button", class: "card", "data-row": row, "aria-current": view.selected === row,
     on: { click: () => select(row) },
   }, snippet(entry.shown, row, "pic"), pair(row),
-  el("span", { class: "soft small" }, `${D.actions[C.action[row]]}, wrong ${percent(wrong)}`),
+  el("span", { class: "soft small" }, `${D.actions[C.action[row]]}, ${percent(wrong)} likely wrong`),
   el("span", { class: "meter", "aria-hidden": true }, el("i", { style: { width: `${100 * wrong}%` } })), mark(row));
 }
 
 function tableOf(rows) {
-  const heads = ["row", "name", "original", "suggested", "confidence", "original label is right", "action", "reason", "LID", "decision"];
+  const heads = ["row", "name", "original", "suggested", "confidence", "label quality", "action", "reason", "LID", "decision"];
   const numeric = new Set([0, 4, 5, 8]);
   const head = el("tr", {}, heads.map((text, i) => el("th", { class: numeric.has(i) && "n", scope: "col" }, text)));
   const body = rows.map((row) => {

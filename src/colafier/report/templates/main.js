@@ -1,4 +1,4 @@
-// Puts the parts together: summary, settings, buttons and keys.
+// Connects the parts: summary, settings, buttons and keyboard shortcuts.
 function renderSummary() {
   const h = D.headline;
   $("title").textContent = D.title;
@@ -6,7 +6,8 @@ function renderSummary() {
   const steps = h.next.map((item) => el("li", {}, item.filter ? el("button", { type: "button", class: "link", on: { click: () => jump(item.filter) } }, item.text) : item.text));
   $("cards").replaceChildren(
     el("div", {}, el("h3", {}, h.title), el("div", { class: "big" }, h.big, el("small", {}, h.share)), h.lead.map((text) => el("p", {}, text))),
-    el("div", {}, el("h3", {}, "How sure is that?"), h.sure.map((text) => el("p", {}, text))),
+    el("div", {}, el("h3", {}, "How sure is this?"), h.sure.map((text) => el("p", {}, text))),
+    ...(D.scores ? [el("div", { id: "scores" }, el("h3", {}, "Compared with the truth"), D.scores.map((text) => el("p", {}, text)))] : []),
     el("div", {}, el("h3", {}, "What to do next"), el("ol", {}, steps)));
 }
 
@@ -21,7 +22,7 @@ function renderProgress() {
   const total = D.to_review, done = decisions.size;
   $("progress").max = Math.max(total, 1);
   $("progress").value = Math.min(done, total);
-  $("progress-text").textContent = `${count(done)} decided, ${count(total)} rows are doubtful`;
+  $("progress-text").textContent = `${count(done)} decided, ${count(total)} to review`;
   $("undo").disabled = past.length === 0;
   $("save").disabled = decisions.size === 0;
 }
@@ -30,7 +31,7 @@ function undoLast() {
   const row = undo();
   if (row === null) return say("There is nothing to undo.");
   if (listed().includes(row)) select(row);
-  say(`Row ${row}: as before.`);
+  say(`Row ${row}: decision undone.`);
 }
 
 function theme() {

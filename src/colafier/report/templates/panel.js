@@ -1,40 +1,42 @@
-// The selected row: what it looks like, what can be decided, and why it is doubted.
+// The selected row: what it looks like, the possible decisions, and the evidence.
 const WHY = {
-  wrong: "Another class is clearly likelier than the original one.",
-  ambiguous: "Two classes fit this row about as well.",
+  wrong: "Another class is more likely than the original label.",
+  ambiguous: "Two classes fit this row about equally well.",
   outlier: "No class fits this row.",
-  duplicate: "An identical row has another label.",
+  duplicate: "An identical row has a different label.",
 };
 
 function big(shown, row, original, suggested) {
-  if (!shown) return el("p", { class: "soft" }, "Pictures and reasons are kept for the most doubtful rows only.");
+  if (!shown) return el("p", { class: "soft" }, "Pictures and evidence are stored for the most doubtful rows only.");
   if (shown.image) return picture(shown.image, `Picture of ${rowName(row)}`);
   if (shown.text !== undefined) return el("p", { dir: "auto" }, shown.text);
-  const usual = D.evidence.usual || {}, of = (column, label) => (usual[column] || {})[label] ?? "";
+  const typical = D.evidence.typical || {}, of = (column, label) => (typical[column] || {})[label] ?? "";
   const both = suggested !== original && suggested !== "none";
-  const head = el("tr", {}, el("th", {}, "column"), el("th", {}, "here"), el("th", {}, "usual for ", name(original)), both && el("th", {}, "usual for ", name(suggested)));
+  const head = el("tr", {}, el("th", {}, "column"), el("th", {}, "this row"), el("th", {}, "typical for ", name(original)), both && el("th", {}, "typical for ", name(suggested)));
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Features" }, el("table", {}, el("thead", {}, head), el("tbody", {}, shown.features.map(([column, value]) =>
     el("tr", {}, el("th", {}, name(column)), el("td", {}, name(value)), el("td", {}, name(of(column, original))), both && el("td", {}, name(of(column, suggested))))))));
 }
 
 function labelsOf(row) {
-  const suggested = C.suggested[row], line = (term, value, number) => [el("dt", {}, term), el("dd", {}, name(value)), el("dd", { class: "n" }, number)];
+  const predicted = C.predicted[row], suggested = C.suggested[row], likely = (value) => (value === null ? "" : `${percent(value)} likely right`);
+  const line = (term, value, number) => [el("dt", {}, term), el("dd", {}, name(value)), el("dd", { class: "n" }, number)];
   return el("dl", { class: "labels" },
-    line("original", className(C.original[row]), quality(row) === null ? "" : `right: ${percent(quality(row))}`),
-    suggested !== NONE && line("suggested", className(suggested), confidence(row) === null ? "" : `right: ${percent(confidence(row))}`),
+    line("original", className(C.original[row]), likely(quality(row))),
+    predicted !== NONE && line("predicted", className(predicted), ""),
+    suggested !== NONE && line("suggested", className(suggested), likely(confidence(row))),
     line("now", className(C.label[row]), D.actions[C.action[row]]),
-    C.truth && C.truth[row] !== NONE && line("truth", className(C.truth[row]), C.truth[row] === C.original[row] ? "original is right" : "original is wrong"));
+    C.truth && C.truth[row] !== NONE && line("truth", className(C.truth[row]), C.truth[row] === C.original[row] ? "original label is right" : "original label is wrong"));
 }
 
 function choose(choice, other) {
   const row = view.selected;
   if (row === null) return;
   if (choice === "keep" && C.original[row] === NONE) return say("This row has no original label to keep.");
-  if (choice === "suggestion" && (C.suggested[row] === NONE || C.suggested[row] === C.original[row])) return say("There is no other suggestion for this row.");
+  if (choice === "suggestion" && (C.suggested[row] === NONE || C.suggested[row] === C.original[row])) return say("No other label is suggested for this row.");
   decide(row, choice, other);
   const label = decisions.get(row).label;
   say(choice === "exclude" ? `Row ${row}: excluded.` : `Row ${row}: ${label}.`);
-  if (!step(1, true)) { renderPanel(); say(`Row ${row} decided. This was the last of the list.`); }
+  if (!step(1, true)) { renderPanel(); say(`Row ${row} decided. It was the last row in the list.`); }
 }
 
 function choices(row) {
@@ -49,7 +51,7 @@ function choices(row) {
   select.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); set(); select.blur(); } });
   return el("div", { class: "choices", role: "group", "aria-label": "Decide" },
     C.original[row] !== NONE && button("keep", "K", {}, "Keep ", name(className(C.original[row]))),
-    suggested !== NONE && suggested !== C.original[row] && button("suggestion", "S", {}, "Take ", name(className(suggested))),
+    suggested !== NONE && suggested !== C.original[row] && button("suggestion", "S", {}, "Use ", name(className(suggested))),
     el("span", { class: "other" }, select, button("other", "O", { on: { click: set } }, "Set")),
     button("exclude", "X", {}, "Exclude"),
     el("button", { type: "button", "aria-keyshortcuts": "N", on: { click: () => step(1) } }, "Skip ", el("kbd", { "aria-hidden": true }, "N")));
@@ -61,10 +63,10 @@ function bars(pairs, most, form) {
 }
 
 function neighbors(title, label, pairs) {
-  return [el("h4", {}, title, " ", name(label)), pairs.length === 0 ? el("p", { class: "small" }, "There are none among the rows that were looked through.")
+  return [el("h4", {}, title, " ", name(label)), pairs.length === 0 ? el("p", { class: "small" }, "None were found among the rows that were searched.")
     : el("ul", { class: "near" }, pairs.map(([row, distance]) => el("li", {}, snippet(others[row], row, ""),
       el("button", { type: "button", class: "link cut", on: { click: () => select(row) } }, name(rowName(row))),
-      el("span", { class: "soft" }, `distance ${distance.toFixed(2)}`, quality(row) !== null && quality(row) < 0.5 && " (doubtful, too)"))))];
+      el("span", { class: "soft" }, `distance ${distance.toFixed(2)}`, quality(row) !== null && quality(row) < 0.5 && " (also doubtful)"))))];
 }
 
 function trajectoryChart(values) {
@@ -78,22 +80,23 @@ function trajectoryChart(values) {
 }
 
 function why(row, entry) {
-  const original = className(C.original[row]), suggested = className(C.suggested[row]), differs = C.suggested[row] !== NONE && suggested !== original;
-  const lids = [[original, entry.lid.original], ...(differs ? [[suggested, entry.lid.suggested]] : [])].filter(([, value]) => value !== null);
+  const original = className(C.original[row]), suggested = className(C.suggested[row]), alternative = entry.alternative;
+  const lids = [[original, entry.lid.original], [alternative, entry.lid.alternative]].filter(([, value]) => value !== null);
+  const sameAs = (label) => (label === original ? " (same as original)" : label === suggested ? " (same as suggested)" : "");
   const total = entry.around.reduce((sum, [, number]) => sum + number, 0);
-  return el("details", { open: true, id: "why" }, el("summary", {}, el("strong", {}, "Why")),
-    total > 0 && [el("h4", {}, `Labels of its ${total} nearest rows`), bars(entry.around.slice(0, 5), total, String)],
+  return el("details", { open: true, id: "why" }, el("summary", {}, el("strong", {}, "Evidence")),
+    total > 0 && [el("h4", {}, `Labels of the ${total} nearest rows`), bars(entry.around.slice(0, 5), total, String)],
     neighbors("Nearest rows with the original label", original, entry.near.original),
-    differs && neighbors("Nearest rows with the suggested label", suggested, entry.near.suggested),
-    lids.length > 0 && [el("h4", {}, "LID among the rows of a label (lower fits better)"), bars(lids, Math.max(...lids.map(([, v]) => v)) || 1, (v) => v.toFixed(1))],
-    C.lid[row] !== null && el("p", { class: "small soft" }, `LID with the original label, mean over the training: ${C.lid[row]}` + (D.median_lid === null ? "" : `; half of all rows are below ${D.median_lid}`)),
-    entry.trajectory.length > 1 && [el("h4", {}, "Probability of the original label during training"), trajectoryChart(entry.trajectory)],
-    entry.votes.length > 0 && [el("h4", {}, "Who sees what"), el("table", {}, el("tbody", {}, entry.votes.map(([who, label]) => el("tr", {}, el("td", {}, who), el("td", {}, name(label), label === original ? " (as original)" : label === suggested ? " (as suggested)" : "")))))]);
+    neighbors(alternative === suggested ? "Nearest rows with the suggested label" : "Nearest rows with the most likely other label", alternative, entry.near.alternative),
+    lids.length > 0 && [el("h4", {}, "LID among the rows with each label (lower is a better fit)"), bars(lids, Math.max(...lids.map(([, v]) => v)) || 1, (v) => v.toFixed(1))],
+    C.lid[row] !== null && el("p", { class: "small soft" }, `LID with the original label, mean over training: ${C.lid[row]}` + (D.median_lid === null ? "" : `; the median of all rows is ${D.median_lid}`)),
+    entry.trajectory.length > 1 && [el("h4", {}, "Trajectory: probability of the original label during training"), trajectoryChart(entry.trajectory)],
+    entry.votes.length > 0 && [el("h4", {}, "Votes"), el("table", {}, el("tbody", {}, entry.votes.map(([voter, label]) => el("tr", {}, el("td", {}, voter), el("td", {}, name(label), sameAs(label))))))]);
 }
 
 function renderPanel() {
   const row = view.selected, panel = $("panel");
-  if (row === null) { panel.replaceChildren(el("p", { class: "soft" }, "Nothing is selected.")); return; }
+  if (row === null) { panel.replaceChildren(el("p", { class: "soft" }, "No row is selected.")); return; }
   const entry = evidence.get(row), original = className(C.original[row]), reason = D.reasons[C.reason[row]];
   panel.replaceChildren(
     el("h3", { class: "cut" }, `Row ${row}`, D.names ? ": " : "", D.names ? name(D.names[row]) : ""),

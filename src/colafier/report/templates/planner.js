@@ -1,5 +1,5 @@
-// How many wrong labels the next N rows hold. The table says how likely each label is wrong; the decisions
-// so far shift all these log odds by one number, which begins at 0, give or take 1.
+// How many wrong labels the next N rows should hold. The run estimates how likely each label is wrong; the decisions
+// so far shift the log odds of all rows by one number b, which has a normal prior with mean 0 and deviation 1.
 const odds = (row) => { const p = Math.min(Math.max(1 - quality(row), 0.0005), 0.9995); return Math.log(p / (1 - p)); };
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 let wanted = 100;
@@ -44,16 +44,16 @@ function planChart(found, n, rows) {
 
 function renderPlanner() {
   const rows = view.rows.filter((row) => !isDecided(row) && C.quality[row] !== null), box = $("planner");
-  const head = el("h3", {}, "What is it worth to look at more rows?");
-  if (!rows.length) { box.replaceChildren(head, el("p", {}, "No row of this list is left to decide.")); return; }
+  const head = el("h3", {}, "How many rows should you review?");
+  if (!rows.length) { box.replaceChildren(head, el("p", {}, "Every row in this list is decided.")); return; }
   const found = plan(rows), n = Math.max(1, Math.min(wanted, rows.length)), all = found.mean[rows.length];
   const reach = found.mean.findIndex((value) => value >= 0.8 * all);
   const input = el("input", { type: "number", id: "budget", min: 1, max: rows.length, value: n, on: { change: () => { wanted = Math.max(1, Math.round(Number(input.value)) || 1); renderPlanner(); $("budget").focus(); } } });
-  const learned = found.seen === 0 ? "This is what the run expects; it is corrected by your decisions as you make them." : `Corrected by ${count(found.seen)} of your decisions.`;
+  const refined = found.seen === 0 ? "This is the estimate of the run. Your decisions will refine it." : `Refined by ${count(found.seen)} of your decisions.`;
   box.replaceChildren(head, el("div", { class: "plan" }, el("div", {},
-    el("p", {}, el("label", {}, "If you look at the next ", input, " rows of the list above,")),
-    el("p", {}, el("strong", { id: "plan-mean" }, `you should find about ${count(found.mean[n])} wrong labels`), el("span", { id: "plan-band" }, ` (between ${count(found.low(n))} and ${count(found.high(n))})`), `; ${count(found.undone[n])} of them the run has not changed by itself.`),
-    el("p", {}, `80 % of the wrong labels of this list are expected in its first ${count(reach)} rows of ${count(rows.length)}.`),
-    el("p", { class: "soft small", id: "plan-learned" }, D.calibrated ? learned : `The quality of this run ranks rows but is not a calibrated probability. ${learned}`)),
+    el("p", {}, el("label", {}, "If you review the next ", input, " rows of the list above,")),
+    el("p", {}, el("strong", { id: "plan-mean" }, `you should find about ${count(found.mean[n])} wrong labels`), el("span", { id: "plan-band" }, ` (between ${count(found.low(n))} and ${count(found.high(n))})`), `; the run itself did not change ${count(found.undone[n])} of them.`),
+    el("p", {}, `The first ${count(reach)} of ${countOf(rows.length, "row")} should hold 80% of the wrong labels in this list.`),
+    el("p", { class: "soft small", id: "plan-learned" }, refined)),
   planChart(found, n, rows.length)));
 }

@@ -1,5 +1,5 @@
-// Decisions of the person: kept in the browser by the data's fingerprint, saved and loaded as a file.
-const FORMAT = "colafier-decisions-1";
+// The user's decisions: stored in the browser under the data's fingerprint, saved to and loaded from a file.
+const FORMAT = "colafier-decisions-2";
 const KEY = `colafier-decisions:${D.fingerprint}`;
 const CHOICES = ["keep", "suggestion", "other", "exclude"];
 const decisions = new Map();
@@ -7,7 +7,7 @@ const past = [];
 const watchers = [];
 let kept = true;
 
-const isDecided = (row) => decisions.has(row) || row in D.applied;  // here, or in a review before this run
+const isDecided = (row) => decisions.has(row) || row in D.applied;  // on this page, or in an earlier review
 const now = () => new Date().toISOString().replace(/\.\d+Z$/, "Z");
 
 function changed(row) {
@@ -82,14 +82,14 @@ function save() {
   link.click();
   link.remove();
   setTimeout(() => URL.revokeObjectURL(address), 10000);
-  say(`${count(decisions.size)} decisions saved.` + (D.applies ? " Next: colafier apply OUT decisions.json" : ""));
+  say(`${countOf(decisions.size, "decision")} saved. Next, run: colafier apply OUT decisions.json`);
 }
 
-// Newer decisions win; a file for other data is refused whole.
+// The newer of two decisions counts; a file about other data is refused as a whole.
 function take(text) {
   let file;
-  try { file = JSON.parse(text); } catch { return "This file is not JSON. Choose a decisions.json that was saved from a report."; }
-  if (!file || file.format !== FORMAT || !Array.isArray(file.decisions)) return "This file holds no decisions. Choose a decisions.json that was saved from a report.";
+  try { file = JSON.parse(text); } catch { return "This file is not JSON. Choose a decisions.json that a report saved."; }
+  if (!file || file.format !== FORMAT || !Array.isArray(file.decisions)) return "This file does not hold decisions in the current format. Choose a decisions.json that a report saved.";
   if (file.fingerprint !== D.fingerprint || file.rows !== D.rows) return "These decisions were made for another data set. Nothing was loaded.";
   let taken = 0, refused = 0;
   for (const entry of file.decisions) {
@@ -103,5 +103,5 @@ function take(text) {
     taken += 1;
   }
   changed(null);
-  return `${count(taken)} decisions loaded.` + (refused ? ` ${count(refused)} do not fit this data and were left out.` : "");
+  return `${countOf(taken, "decision")} loaded.` + (refused ? ` ${countOf(refused, "decision")} skipped: not about rows of this data.` : "");
 }

@@ -1,1 +1,1 @@
-"""Out to other tools and back: doubtful rows go out, and what people say there comes back."""
+"""Export doubtful rows to labeling tools, and import the labels that people set there."""

@@ -1,4 +1,4 @@
-"""What goes out and what comes back, whatever the tool: rows with labels, and answers to them."""
+"""Rows to export and answers to import, in a form that is the same for all labeling tools."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,21 +12,16 @@ import pandas as pd
 
 from colafier.audit.policy import KEEP, UNUSABLE
 from colafier.ingest.dataset import counted, listed
-from colafier.review.decisions import (
-    Choice,
-    Decision,
-    Review,
-    classes_of,
-    stamp,
-    undecided,
-)
+from colafier.review.apply import classes_of
+from colafier.review.decided import undecided
+from colafier.review.decisions import Choice, Decision, Review, format_time
 
 
 @dataclass(frozen=True, eq=False)  # tables have no plain equality
-class Known:
-    """The result table of a run, and of which data set it is."""
+class KnownRows:
+    """The label table of a run, against which answers are checked."""
 
-    fingerprint: str
+    fingerprint: str  # of the data set
     lines: pd.DataFrame  # as text, all rows in order
 
     @cached_property
@@ -39,52 +34,70 @@ class Known:
         return set(self.classes)
 
     def check(self, fingerprint: object, where: str) -> None:
-        """Refuse what was made from another data set."""
+        """Refuse answers about another data set."""
         if fingerprint != self.fingerprint:
             raise ValueError(
-                f"{where} is about another data set: it has the fingerprint {fingerprint!r}, this "
-                f"run has {self.fingerprint!r}; give the folder of the run that it came from"
+                f"{where} is about another data set: its fingerprint is {fingerprint!r}, that of "
+                f"this run is {self.fingerprint!r}; give the run that it was exported from"
             )
 
     def row(self, value: object, where: str) -> int:
-        """A row number that exists; tools may give it back as text."""
+        """The number of an existing row; some tools return it as text."""
         text = str(value)
         if isinstance(value, bool) or not text.isdecimal() or int(text) >= len(self.lines):
             raise ValueError(f"{where}: {value!r} is not the number of a row")
         return int(text)
 
     def label(self, value: object, where: str) -> str:
-        """A label that exists."""
+        """The name of an existing class."""
         if not isinstance(value, str) or value not in self._labels:
             raise ValueError(
-                f"{where}: there is no class {value!r}; there are {listed(self.classes)}"
+                f"{where}: there is no class {value!r}; the classes are {listed(self.classes)}"
             )
         return value
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet(Known):
-    """Rows that go out, with what they show."""
+class OutgoingRows(KnownRows):
+    """Rows to export, with their content."""
 
     kind: str  # image or text
     source: Path
     items: Sequence[Any]  # of all rows: paths, bytes or texts
-    rows: list[int]  # those that go out, in this order
+    rows: list[int]  # to export, in this order
 
     def cell(self, row: int, column: str) -> str:
-        """Of the result table; empty where there is nothing."""
+        """A cell of the label table; may be empty."""
         return str(self.lines[column].iat[row])
 
     def number(self, row: int, column: str) -> float | None:
-        """A number of the result table."""
+        """A number of the label table; None if there is none."""
         text = self.cell(row, column)
         value = float(text) if text else None
         return value if value is None or isfinite(value) else None
 
+    def images(self) -> list[tuple[int, Path | bytes]]:
+        """The rows to export, each with its image."""
+        if self.kind != "image":
+            raise ValueError(
+                f"this format is for images, but the rows of this run are of kind {self.kind}"
+            )
+        return [(row, self.items[row]) for row in self.rows]
+
+    def image_paths(self) -> list[tuple[int, Path]]:
+        """The rows to export, each with its image file."""
+        found = [(row, item) for row, item in self.images() if isinstance(item, Path)]
+        if len(found) < len(self.rows):
+            raise ValueError(
+                "this format refers to image files, but the images of this run are stored in a "
+                "table; export them as cvat or imagefolder"
+            )
+        return found
+
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person said about a row: its label, or None if it is to be excluded."""
+    """The label that a person set for a row; None if the row is to be excluded."""
 
     row: int
     label: str | None
@@ -93,26 +106,33 @@ class Answer:
 
 @dataclass
 class Answers:
-    """All that came back, and what is to be said about the rest."""
+    """The answers in a file, and notes about rows without one."""
 
     found: list[Answer] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)
+
+    def mark_seen(self, row: int, where: str) -> None:
+        """Refuse a row that appears a second time in the file."""
+        if row in self.seen:
+            raise ValueError(f"{where}: row {row} appears twice; remove one of the two")
+        self.seen.add(row)
 
     def note(self, count: int, what: str) -> None:
-        """Say how many rows something is the case for, if there are any."""
+        """Add a note about this many rows, unless there are none."""
         if count:
             self.notes.append(f"{counted(count, 'row')} {what}")
 
 
-def chosen(lines: pd.DataFrame, *, everything: bool = False, limit: int | None = None) -> list[int]:
-    """The rows for a person to look at, most doubtful first.
-
-    Rows that were decided before and those that could not be read stay at home.
+def rows_to_review(
+    lines: pd.DataFrame, *, everything: bool = False, limit: int | None = None
+) -> list[int]:
+    """The rows that a person should review, most doubtful first; never unreadable ones.
 
     Args:
-        lines: The result table as text.
-        everything: Also rows whose label is to be kept.
-        limit: At most so many.
+        lines: The label table as text.
+        everything: Include rows whose label is kept, and rows that are already decided.
+        limit: At most this many.
     """
     take = ~lines["reason"].str.startswith(UNUSABLE)
     if not everything:
@@ -127,8 +147,8 @@ def chosen(lines: pd.DataFrame, *, everything: bool = False, limit: int | None =
     return rows[:limit]
 
 
-def as_review(answers: Iterable[Answer], known: Known) -> Review:
-    """Answers as the decisions that `colafier apply` takes."""
+def as_review(answers: Iterable[Answer], known: KnownRows) -> Review:
+    """Answers as decisions, which `colafier apply` reads."""
     made = []
     columns = ("name", "original_label", "suggested_label")
     names, labels, suggested = (known.lines[column].tolist() for column in columns)
@@ -142,29 +162,9 @@ def as_review(answers: Iterable[Answer], known: Known) -> Review:
         elif one.label == suggested[one.row]:
             choice = "suggestion"
         made.append(Decision(one.row, names[one.row], original, choice, one.label, one.at))
-    return Review(known.fingerprint, len(known.lines), stamp(datetime.now(UTC)), tuple(made))
+    return Review(known.fingerprint, len(known.lines), format_time(datetime.now(UTC)), tuple(made))
 
 
-def written(path: Path) -> str:
-    """When a file was written, for tools that do not say when each answer was given."""
-    return stamp(datetime.fromtimestamp(int(path.stat().st_mtime), UTC))
-
-
-def images(sheet: Sheet) -> list[tuple[int, Path | bytes]]:
-    """The rows that go out with their images."""
-    if sheet.kind != "image":
-        raise ValueError(
-            f"this format is for images, the rows of this run are of kind {sheet.kind}"
-        )
-    return [(row, sheet.items[row]) for row in sheet.rows]
-
-
-def image_paths(sheet: Sheet) -> list[tuple[int, Path]]:
-    """The rows that go out with the files of their images."""
-    found = [(row, item) for row, item in images(sheet) if isinstance(item, Path)]
-    if len(found) < len(sheet.rows):
-        raise ValueError(
-            "this format names image files, but images of this run are bytes in a table; "
-            "send them out as cvat or imagefolder"
-        )
-    return found
+def modified_at(path: Path) -> str:
+    """When a file was last written; for tools that do not record the time of each answer."""
+    return format_time(datetime.fromtimestamp(int(path.stat().st_mtime), UTC))

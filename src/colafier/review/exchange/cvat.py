@@ -1,7 +1,7 @@
-"""CVAT: a zip in its ImageNet layout, a folder for each label; the same or its text form back.
+"""CVAT: export as a zip in its ImageNet layout, import the same or the layout without images.
 
-Nothing is unpacked: only names are read. A name holds the row and the data set's fingerprint, as
-CVAT keeps names and nothing else.
+The zip is not unpacked: only names are read. Each name holds the row and the fingerprint of the
+data set, because CVAT keeps nothing else.
 """
 
 import re
@@ -13,75 +13,68 @@ from colafier._io import whole
 from colafier.ingest.dataset import counted
 from colafier.ingest.image_files import is_image_name, suffix_of
 from colafier.ingest.places import safe_name
-from colafier.review.decisions import LARGEST
-from colafier.review.exchange.answers import (
-    Answer,
-    Answers,
-    Known,
-    Sheet,
-    images,
-    written,
-)
+from colafier.review.decisions import MAX_BYTES
+from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
 SYNSETS = "synsets.txt"
-NO_LABEL = "no_label"  # the folder of images without one
+NO_LABEL = "no_label"  # the folder of images without a label
 EXCLUDE = "colafier-exclude"  # a label that people may add in CVAT
-NAME = re.compile(r"(?:.*[_:])?row(\d{1,12})-([0-9a-f]{8})", re.DOTALL)  # CVAT puts labels first
+NAME = re.compile(r"(?:.*[_:])?row(\d{1,12})-([0-9a-f]{8})", re.DOTALL)  # CVAT adds labels in front
 
 
-def write(sheet: Sheet, path: Path) -> list[Path]:
-    """Write a zip in which each image lies in the folder of its suggested label."""
-    folders = folder_names(sheet.classes)
+def write(outgoing: OutgoingRows, path: Path) -> list[Path]:
+    """Write a zip with each image in the folder of its suggested label."""
+    folders = folder_names(outgoing.classes)
     with whole(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
-        for row, item in images(sheet):
-            label = sheet.cell(row, "suggested_label") or sheet.cell(row, "original_label")
+        for row, item in outgoing.images():
+            label = outgoing.cell(row, "suggested_label") or outgoing.cell(row, "original_label")
             folder = folders[label] if label else NO_LABEL
             suffix = item.suffix.lower() if isinstance(item, Path) else suffix_of(item) or ".bin"
-            name = f"{folder}/row{row}-{sheet.fingerprint[:8]}{suffix}"
+            name = f"{folder}/row{row}-{outgoing.fingerprint[:8]}{suffix}"
             content = item.read_bytes() if isinstance(item, Path) else item
             archive.writestr(zipfile.ZipInfo(name), content)
     return [path]
 
 
-def read(path: Path, known: Known) -> Answers:
-    """The labels of all images of an export; whoever exports it says that they were looked at."""
+def read(path: Path, known: KnownRows) -> Answers:
+    """The labels of all images in an export; each of them counts as reviewed."""
     labels = {folder: label for label, folder in folder_names(known.classes).items()}
-    answers, at = Answers(), written(path)
+    answers, at = Answers(), modified_at(path)
     seen: dict[int, str | None] = {}
-    strange = without = 0
+    foreign = unlabeled = 0
     for name, folder in _entries(path):
         found = NAME.fullmatch(PurePosixPath(name).stem)
         if found is None:
-            strange += 1
+            foreign += 1
             continue
         if found[2] != known.fingerprint[:8]:
             known.check(f"{found[2]}...", str(path))
         row = known.row(found[1], f"{path}, {name}")
         if folder == NO_LABEL and NO_LABEL not in labels:
-            without += 1
+            unlabeled += 1
             continue
         label = None
         if folder != EXCLUDE:
             label = labels.get(folder) or known.label(folder, f"{path}, {name}")
         if row in seen and seen[row] != label:
-            raise ValueError(f"{path}: row {row} has two labels; leave one of them in CVAT")
+            raise ValueError(f"{path}: row {row} has two labels; remove one of them in CVAT")
         seen[row] = label
     if not seen:
         raise ValueError(f"{path} has no image of this run; export from CVAT as ImageNet")
     answers.found = [Answer(row, label, at) for row, label in seen.items()]
-    answers.note(without, "without a label")
-    if strange:
-        answers.notes.append(f"{counted(strange, 'image')} of something else left out")
+    answers.note(unlabeled, "without a label")
+    if foreign:
+        answers.notes.append(f"{counted(foreign, 'image')} skipped: not of this run")
     return answers
 
 
 def folder_names(classes: list[str]) -> dict[str, str]:
-    """A folder for each class: its name made safe, and with a number if that is taken."""
+    """A folder name for each class: made safe, and numbered if another class has the same."""
     found: dict[str, str] = {}
     taken = {EXCLUDE}
     for label in classes:
         name, number = safe_name(label), 1
-        while name.casefold() in taken:  # large and small letters are the same to some systems
+        while name.casefold() in taken:  # some systems do not tell upper from lower case
             number += 1
             name = f"{safe_name(label)}_{number}"
         taken.add(name.casefold())
@@ -90,7 +83,7 @@ def folder_names(classes: list[str]) -> dict[str, str]:
 
 
 def _entries(path: Path) -> Iterator[tuple[str, str]]:
-    """Names of images and the labels that they have."""
+    """The name and the label of each image."""
     try:
         with zipfile.ZipFile(path) as archive:
             files = [entry for entry in archive.infolist() if not entry.is_dir()]
@@ -105,13 +98,13 @@ def _entries(path: Path) -> Iterator[tuple[str, str]]:
                 if len(parts) > 1 and is_image_name(parts[-1]):
                     yield parts[-1], parts[-2]
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise ValueError(f"{path} is not a zip that can be read: {error}") from None
+        raise ValueError(f"{path} is not a readable zip: {error}") from None
 
 
 def _listed(
     archive: zipfile.ZipFile, texts: list[zipfile.ZipInfo], labels: list[str]
 ) -> Iterator[tuple[str, str]]:
-    """Of an export without images: lines with a name and the number of its label."""
+    """The entries of an export without images: lines with a name and a label number."""
     for text in texts:
         for number, line in enumerate(_lines(archive, text), 1):
             name, *numbers = line.rsplit(" ", 1) if " " in line else [line]
@@ -126,7 +119,7 @@ def _listed(
 
 def _lines(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> list[str]:
     with archive.open(entry) as file:
-        content = file.read(LARGEST + 1)  # whatever the zip says about its size
-    if len(content) > LARGEST:
-        raise ValueError(f"{entry.filename} is larger than {LARGEST:,} bytes, and is not read")
+        content = file.read(MAX_BYTES + 1)  # the size that the zip states may be wrong
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"{entry.filename} is larger than {MAX_BYTES:,} bytes, so it is not read")
     return [line for line in content.decode("utf-8").splitlines() if line.strip()]

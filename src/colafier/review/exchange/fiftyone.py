@@ -1,6 +1,6 @@
-"""FiftyOne: samples with fields as JSON, and what people tagged or set there read back.
+"""FiftyOne: export samples as JSON, import the tags and labels that people set there.
 
-The file is what `Dataset.write_json` writes and `Dataset.from_json` reads.
+The file has the format of `Dataset.write_json` and `Dataset.from_json`.
 """
 
 import json
@@ -9,15 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from colafier._io import whole
-from colafier.review.decisions import strict_json
-from colafier.review.exchange.answers import (
-    Answer,
-    Answers,
-    Known,
-    Sheet,
-    image_paths,
-    written,
-)
+from colafier.review.decisions import read_json
+from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
 ROW, DECIDED = "colafier_row", "decided"
 TAGS = ("keep", "suggestion", "exclude")  # what people may tag a sample with
@@ -37,57 +30,54 @@ FIELDS = {
 }
 
 
-def write(sheet: Sheet, path: Path) -> list[Path]:
-    """Write the samples with given and suggested label, quality, LID, action and reason."""
+def write(outgoing: OutgoingRows, path: Path) -> list[Path]:
+    """Write samples with original and suggested label, quality, LID, action and reason."""
     content = {
-        "name": f"colafier-{sheet.fingerprint[:8]}",
+        "name": f"colafier-{outgoing.fingerprint[:8]}",
         "media_type": "image",
         "sample_fields": FIELDS,
-        "info": {"fingerprint": sheet.fingerprint, "classes": sheet.classes},
-        "samples": [_sample(sheet, row, item) for row, item in image_paths(sheet)],
+        "info": {"fingerprint": outgoing.fingerprint, "classes": outgoing.classes},
+        "samples": [_sample(outgoing, row, item) for row, item in outgoing.image_paths()],
     }
     with whole(path) as partial:
         partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return [path]
 
 
-def read(path: Path, known: Known) -> Answers:
+def read(path: Path, known: KnownRows) -> Answers:
     """Samples with a label in `decided`, or with one of the tags keep, suggestion and exclude."""
-    content = strict_json(path)
+    content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("samples"), list):
         raise ValueError(f"{path} has no samples; write it with dataset.write_json")
     info = content.get("info")
     known.check(info.get("fingerprint") if isinstance(info, dict) else None, str(path))
-    answers, at = Answers(), written(path)
-    seen: set[int] = set()
+    answers, at = Answers(), modified_at(path)
     for number, sample in enumerate(content["samples"], 1):
         where = f"{path}, sample {number}"
         if not isinstance(sample, dict):
             raise ValueError(f"{where} is not an object with named values")
         row = known.row(sample.get(ROW), where)
-        if row in seen:
-            raise ValueError(f"{where}: row {row} is there twice; leave one of both")
-        seen.add(row)
-        if said := _said(sample, where):
-            answers.found.append(Answer(row, _label(said, sample, row, known, where), at))
-    answers.note(len(seen) - len(answers.found), f"without a label in {DECIDED!r} or a tag")
+        answers.mark_seen(row, where)
+        if source := _source(sample, where):
+            answers.found.append(Answer(row, _label(source, sample, row, known, where), at))
+    answers.note(len(answers.seen) - len(answers.found), f"without a label in {DECIDED!r} or a tag")
     return answers
 
 
-def _sample(sheet: Sheet, row: int, item: Path) -> dict[str, Any]:
-    confidence = sheet.number(row, "confidence")
+def _sample(outgoing: OutgoingRows, row: int, item: Path) -> dict[str, Any]:
+    confidence = outgoing.number(row, "confidence")
     return {
         "filepath": os.path.abspath(item),
         "tags": [],
         "_media_type": "image",
         ROW: row,
-        "original": _classification(sheet.cell(row, "original_label")),
-        "suggested": _classification(sheet.cell(row, "suggested_label"), confidence),
+        "original": _classification(outgoing.cell(row, "original_label")),
+        "suggested": _classification(outgoing.cell(row, "suggested_label"), confidence),
         DECIDED: None,
-        "label_quality": sheet.number(row, "label_quality"),
-        "lid": sheet.number(row, "lid"),
-        "action": sheet.cell(row, "action"),
-        "reason": sheet.cell(row, "reason"),
+        "label_quality": outgoing.number(row, "label_quality"),
+        "lid": outgoing.number(row, "lid"),
+        "action": outgoing.cell(row, "action"),
+        "reason": outgoing.cell(row, "reason"),
     }
 
 
@@ -97,29 +87,31 @@ def _classification(label: str, confidence: float | None = None) -> dict[str, An
     return {"_cls": "Classification", "label": label, "confidence": confidence}
 
 
-def _said(sample: dict[str, Any], where: str) -> str | None:
-    """The one tag of ours, or that a label was set; None if a person said nothing."""
+def _source(sample: dict[str, Any], where: str) -> str | None:
+    """Where the answer is: one of `TAGS`, or the field `decided`; None if there is no answer."""
     tags = sample.get("tags") or []
     if not isinstance(tags, list):
         raise ValueError(f"{where}: tags must be a list")
-    said = [tag for tag in TAGS if tag in tags]
+    found = [tag for tag in TAGS if tag in tags]
     if sample.get(DECIDED) is not None:
-        said.append(DECIDED)
-    if len(said) > 1:
-        raise ValueError(f"{where} says {' and '.join(said)}; leave one of them")
-    return said[0] if said else None
+        found.append(DECIDED)
+    if len(found) > 1:
+        raise ValueError(f"{where} has several answers: {', '.join(found)}; keep one of them")
+    return found[0] if found else None
 
 
-def _label(said: str, sample: dict[str, Any], row: int, known: Known, where: str) -> str | None:
-    if said == "exclude":
+def _label(
+    source: str, sample: dict[str, Any], row: int, known: KnownRows, where: str
+) -> str | None:
+    if source == "exclude":
         return None
-    if said == DECIDED:
+    if source == DECIDED:
         decided = sample[DECIDED]
         value = decided.get("label") if isinstance(decided, dict) else decided
     else:
-        # of the sample, not of the table: this is what the person saw
-        shown = sample.get("original" if said == "keep" else "suggested")
+        # from the sample, not from the table: this is what the person saw
+        shown = sample.get("original" if source == "keep" else "suggested")
         value = shown.get("label") if isinstance(shown, dict) else None
-        if said == "keep":
+        if source == "keep":
             value = known.lines["original_label"].iat[row]
     return known.label(value, where)

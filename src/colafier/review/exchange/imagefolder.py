@@ -1,4 +1,4 @@
-"""Hugging Face imagefolder: images beside a metadata.csv, which people fill in and give back."""
+"""Hugging Face imagefolder: export images with a metadata.csv, import it once it is filled in."""
 
 from pathlib import Path
 from typing import get_args
@@ -10,34 +10,27 @@ from colafier.ingest.folders import FILE_NAME, METADATA
 from colafier.ingest.image_files import is_image_name, suffix_of
 from colafier.ingest.places import Folder, whole_folder
 from colafier.review.decisions import Choice
-from colafier.review.exchange.answers import (
-    Answer,
-    Answers,
-    Known,
-    Sheet,
-    images,
-    written,
-)
+from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
 COPIED = ("original_label", "suggested_label", "confidence", "label_quality", "action", "reason")
 SENT, DECISION, FINGERPRINT = "sent_label", "decision", "fingerprint"
 CHOICES = get_args(Choice)
 
 
-def write(sheet: Sheet, path: Path) -> list[Path]:
-    """Write a folder with the images and what is known of them; `decision` is left empty."""
+def write(outgoing: OutgoingRows, path: Path) -> list[Path]:
+    """Write a folder with the images and what was found about them; `decision` is left empty."""
     if path.exists() or path.is_symlink():
-        raise FileExistsError(f"{path} exists already; remove it, or write to another place")
+        raise FileExistsError(f"{path} already exists; remove it, or choose another folder")
     with whole_folder(path) as partial:
         folder = Folder(partial, link=True)
-        (partial / METADATA[0]).touch()  # so that no image takes its place
+        (partial / METADATA[0]).touch()  # so that no image takes its name
         records = []
-        for row, item in images(sheet):
-            parts = _parts(sheet.cell(row, "name"), row, item)
+        for row, item in outgoing.images():
+            parts = _parts(outgoing.cell(row, "name"), row, item)
             place = folder.put(item, folder.root, parts).relative_to(partial).as_posix()
-            label = sheet.cell(row, "label")
-            known = {name: sheet.cell(row, name) for name in COPIED}
-            own = {DECISION: "", "row": row, SENT: label, FINGERPRINT: sheet.fingerprint}
+            label = outgoing.cell(row, "label")
+            known = {name: outgoing.cell(row, name) for name in COPIED}
+            own = {DECISION: "", "row": row, SENT: label, FINGERPRINT: outgoing.fingerprint}
             records.append({FILE_NAME: place, "label": label, **known, **own})
         columns = (FILE_NAME, "label", *COPIED, DECISION, "row", SENT, FINGERPRINT)
         table = pd.DataFrame(records, columns=list(columns))
@@ -45,45 +38,44 @@ def write(sheet: Sheet, path: Path) -> list[Path]:
     return [path]
 
 
-def read(path: Path, known: Known) -> Answers:
-    """Rows with a `decision`, or with a `label` other than the one that was sent.
+def read(path: Path, known: KnownRows) -> Answers:
+    """Rows with a `decision`, or with a `label` that was changed.
 
     Args:
         path: The folder, or its table.
-        known: The run that it came from.
+        known: The run that it was exported from.
     """
     table = path if path.is_file() else _metadata(path)
     frame = frames.load(table).frame.astype(object)
     if missing := [n for n in (FINGERPRINT, "row", "label", SENT, DECISION) if n not in frame]:
-        raise ValueError(f"{table} has no column {missing[0]!r}: it was not sent out by colafier")
-    answers, at = Answers(), written(table)
-    seen: set[int] = set()
+        raise ValueError(f"{table} has no column {missing[0]!r}: it was not exported by colafier")
+    answers, at = Answers(), modified_at(table)
     for number, cells in enumerate(frame.to_dict("records"), 1):
         where = f"{table}, row {number}"
         line = {str(k): "" if frames.is_missing(v) else str(v) for k, v in cells.items()}
         known.check(line[FINGERPRINT], where)
         row = known.row(line["row"], where)
-        if row in seen:
-            raise ValueError(f"{where}: row {row} is there twice; leave one of both")
-        seen.add(row)
+        answers.mark_seen(row, where)
         choice = _choice(line, where)
         if choice:
             answers.found.append(Answer(row, _label(choice, line, row, known, where), at))
-    answers.note(len(seen) - len(answers.found), "without a decision")
+    answers.note(len(answers.seen) - len(answers.found), "without a decision")
     return answers
 
 
 def _choice(line: dict[str, str], where: str) -> str | None:
-    """What was decided; a label that was changed says it as well."""
+    """What was decided; a changed label counts as a decision."""
     choice = line[DECISION].strip().lower()
     if choice and choice not in CHOICES:
-        raise ValueError(f"{where}: decision is {choice!r}; use {', '.join(CHOICES)} or nothing")
+        raise ValueError(
+            f"{where}: decision is {choice!r}; use {', '.join(CHOICES)} or leave it empty"
+        )
     if not choice and line["label"] != line[SENT]:
         return "other"
     return choice or None
 
 
-def _label(choice: str, line: dict[str, str], row: int, known: Known, where: str) -> str | None:
+def _label(choice: str, line: dict[str, str], row: int, known: KnownRows, where: str) -> str | None:
     if choice == "exclude":
         return None
     if choice == "keep":
@@ -95,11 +87,11 @@ def _metadata(folder: Path) -> Path:
     for name in METADATA:
         if (folder / name).is_file():
             return folder / name
-    raise FileNotFoundError(f"{folder} has no {METADATA[0]}; give the folder that was sent out")
+    raise FileNotFoundError(f"{folder} has no {METADATA[0]}; give the folder that was exported")
 
 
 def _parts(name: str, row: int, item: Path | bytes) -> list[str]:
-    """Where an image goes: as it was called, or by its row."""
+    """The path of an image in the folder: its old name, or one with its row."""
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".", "..")]
     if isinstance(item, Path):
         return [*parts[:-1], item.name]

@@ -1,7 +1,7 @@
-"""Label Studio: tasks with predictions and scores, and its annotations read back.
+"""Label Studio: export tasks with predictions and scores, import annotations.
 
-Out goes a JSON file of tasks, and beside it the labeling interface as XML. Back comes the export
-in the format that Label Studio calls JSON.
+The export is a JSON file of tasks, and beside it the labeling interface as XML. The import reads
+the format that Label Studio calls JSON.
 """
 
 import json
@@ -14,34 +14,28 @@ from xml.sax.saxutils import quoteattr
 
 from colafier import __version__
 from colafier._io import whole
-from colafier.review.decisions import moment, stamp, strict_json
-from colafier.review.exchange.answers import (
-    Answer,
-    Answers,
-    Known,
-    Sheet,
-    image_paths,
-)
+from colafier.review.decisions import format_time, parse_time, read_json
+from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows
 
-LABEL, EXCLUDE, ITEM = "label", "exclude", "item"  # names of the controls and of what is shown
-LOCAL = "/data/local-files/?d="  # how Label Studio calls files of its own machine
+LABEL, EXCLUDE, ITEM = "label", "exclude", "item"  # names of the controls and of the shown object
+LOCAL = "/data/local-files/?d="  # how Label Studio refers to files on its own machine
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 SHOWN = ("name", "original_label", "suggested_label", "action", "reason")
 
 
-def write(sheet: Sheet, path: Path, prefix: str | None = None) -> list[Path]:
-    """Write tasks, and the labeling interface beside them; gives both paths.
+def write(outgoing: OutgoingRows, path: Path, prefix: str | None = None) -> list[Path]:
+    """Write the tasks, and the labeling interface beside them; returns both paths.
 
     Args:
-        sheet: What goes out.
+        outgoing: The rows.
         path: File for the tasks.
-        prefix: What comes before the path of an image; by default Label Studio's local files,
-            whose root is then the folder that holds the source.
+        prefix: Put before the path of each image; by default that of Label Studio's local files,
+            whose root must then be the parent folder of the source.
     """
     interface = path.with_suffix(".xml")
-    xml = _interface(sheet)
-    shows = _texts(sheet) if sheet.kind == "text" else _urls(sheet, prefix)
-    tasks = [_task(sheet, row, shows[row]) for row in sheet.rows]
+    xml = _interface(outgoing)
+    shows = _texts(outgoing) if outgoing.kind == "text" else _urls(outgoing, prefix)
+    tasks = [_task(outgoing, row, shows[row]) for row in outgoing.rows]
     with whole(path) as partial:
         partial.write_text(json.dumps(tasks, indent=1) + "\n", encoding="utf-8")
     with whole(interface) as partial:
@@ -49,13 +43,13 @@ def write(sheet: Sheet, path: Path, prefix: str | None = None) -> list[Path]:
     return [path, interface]
 
 
-def read(path: Path, known: Known) -> Answers:
-    """The annotations of an export; skipped tasks and those that people disagree on are left."""
-    tasks = strict_json(path)
+def read(path: Path, known: KnownRows) -> Answers:
+    """The annotations of an export, without tasks that were skipped or that people disagree on."""
+    tasks = read_json(path)
     if not isinstance(tasks, list):
         raise ValueError(f"{path} is not a list of tasks; export from Label Studio as JSON")
     answers = Answers()
-    apart = silent = 0
+    disputed = unanswered = 0
     for number, task in enumerate(tasks, 1):
         where = f"{path}, task {number}"
         data = task.get("data") if isinstance(task, dict) else None
@@ -64,30 +58,30 @@ def read(path: Path, known: Known) -> Answers:
         known.check(data.get("fingerprint"), where)
         row = known.row(data.get("row"), where)
         found = [_answer(one, row, known, where) for one in task["annotations"]]
-        said = [one for one in found if one is not None]
-        if len({one.label for one in said}) > 1:
-            apart += 1
-        elif said:
-            answers.found.append(max(said, key=lambda one: moment(one.at)))
+        answered = [one for one in found if one is not None]
+        if len({one.label for one in answered}) > 1:
+            disputed += 1
+        elif answered:
+            answers.found.append(max(answered, key=lambda one: parse_time(one.at)))
         else:
-            silent += 1
-    answers.note(apart, "not taken, as their annotations differ")
-    answers.note(silent, "without an annotation")
+            unanswered += 1
+    answers.note(disputed, "skipped: their annotations differ")
+    answers.note(unanswered, "without an annotation")
     return answers
 
 
-def _task(sheet: Sheet, row: int, shown: str) -> dict[str, Any]:
+def _task(outgoing: OutgoingRows, row: int, shown: str) -> dict[str, Any]:
     data: dict[str, Any] = {
-        sheet.kind: shown,
+        outgoing.kind: shown,
         "row": row,
-        "fingerprint": sheet.fingerprint,
-        "label_quality": sheet.number(row, "label_quality"),
-        **{name: sheet.cell(row, name) for name in SHOWN},
+        "fingerprint": outgoing.fingerprint,
+        "label_quality": outgoing.number(row, "label_quality"),
+        **{name: outgoing.cell(row, name) for name in SHOWN},
     }
-    suggested = sheet.cell(row, "suggested_label")
+    suggested = outgoing.cell(row, "suggested_label")
     if not suggested:
         return {"data": data}
-    confidence = sheet.number(row, "confidence")
+    confidence = outgoing.number(row, "confidence")
     result = {
         "id": f"row-{row}",
         "from_name": LABEL,
@@ -101,33 +95,33 @@ def _task(sheet: Sheet, row: int, shown: str) -> dict[str, Any]:
     return {"data": data, "predictions": [prediction]}
 
 
-def _texts(sheet: Sheet) -> dict[int, str]:
-    return {row: str(sheet.items[row]) for row in sheet.rows}
+def _texts(outgoing: OutgoingRows) -> dict[int, str]:
+    return {row: str(outgoing.items[row]) for row in outgoing.rows}
 
 
-def _urls(sheet: Sheet, prefix: str | None) -> dict[int, str]:
-    folder = sheet.source if sheet.source.is_dir() else sheet.source.parent
+def _urls(outgoing: OutgoingRows, prefix: str | None) -> dict[int, str]:
+    folder = outgoing.source if outgoing.source.is_dir() else outgoing.source.parent
     found = {}
-    for row, item in image_paths(sheet):
+    for row, item in outgoing.image_paths():
         place = os.path.relpath(item, folder.parent if prefix is None else folder)
         if place.startswith(".."):
             raise ValueError(
-                f"{item} lies outside of {folder}: copy the images to one place, or send them out "
-                "as imagefolder first"
+                f"{item} is outside {folder}: copy the images into one folder, or export them as "
+                "imagefolder first"
             )
         found[row] = (LOCAL if prefix is None else prefix) + quote(Path(place).as_posix())
     return found
 
 
-def _interface(sheet: Sheet) -> str:
-    """One choice among the classes, and a box to tick for what belongs to none."""
-    for name in sheet.classes:
+def _interface(outgoing: OutgoingRows) -> str:
+    """One choice among the classes, and a box to check for rows of no class."""
+    for name in outgoing.classes:
         if NOT_XML.search(name):
-            raise ValueError(f"class {name!r} has a character that Label Studio's XML cannot hold")
-    choices = "".join(f"    <Choice value={_attribute(name)}/>\n" for name in sheet.classes)
-    tag = "Text" if sheet.kind == "text" else "Image"
+            raise ValueError(f"class {name!r} has a character that is not allowed in XML")
+    choices = "".join(f"    <Choice value={_attribute(name)}/>\n" for name in outgoing.classes)
+    tag = "Text" if outgoing.kind == "text" else "Image"
     return (
-        f'<View>\n  <{tag} name="{ITEM}" value="${sheet.kind}"/>\n'
+        f'<View>\n  <{tag} name="{ITEM}" value="${outgoing.kind}"/>\n'
         f'  <Choices name="{LABEL}" toName="{ITEM}" choice="single" showInline="true">\n'
         f"{choices}  </Choices>\n"
         f'  <Choices name="{EXCLUDE}" toName="{ITEM}" choice="multiple">\n'
@@ -139,27 +133,27 @@ def _attribute(text: str) -> str:
     return quoteattr(text, {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
 
 
-def _answer(annotation: Any, row: int, known: Known, where: str) -> Answer | None:
-    """What one person said; None if they skipped the task or ticked nothing."""
+def _answer(annotation: Any, row: int, known: KnownRows, where: str) -> Answer | None:
+    """The answer of one person; None if they skipped the task or chose nothing."""
     if not isinstance(annotation, dict) or not isinstance(annotation.get("result"), list):
         raise ValueError(f"{where}: an annotation has no result")
     if annotation.get("was_cancelled"):
         return None
-    ticked: dict[str, list[Any]] = {}
+    chosen: dict[str, list[Any]] = {}
     for part in annotation["result"]:
         value = part.get("value") if isinstance(part, dict) else None
         if isinstance(value, dict) and isinstance(value.get("choices"), list):
-            ticked[str(part.get("from_name"))] = value["choices"]
+            chosen[str(part.get("from_name"))] = value["choices"]
     at = annotation.get("updated_at") or annotation.get("created_at")
     if not isinstance(at, str):
-        raise ValueError(f"{where}: an annotation does not say when it was made (updated_at)")
+        raise ValueError(f"{where}: an annotation has no time (updated_at)")
     try:
-        when = stamp(moment(at))
+        when = format_time(parse_time(at))
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    if ticked.get(EXCLUDE):
+    if chosen.get(EXCLUDE):
         return Answer(row, None, when)
-    labels = ticked.get(LABEL, [])
+    labels = chosen.get(LABEL, [])
     if len(labels) > 1:
-        raise ValueError(f"{where}: one label is needed, not {len(labels)}")
+        raise ValueError(f"{where}: needs one label, not {len(labels)}")
     return Answer(row, known.label(labels[0], where), when) if labels else None
