@@ -14,7 +14,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from colafier.audit.config import AuditConfig
-from colafier.audit.pipeline import AuditResult, Trained, audit, train_method
+from colafier.audit.pipeline import AuditResult, audit, train_method
+from colafier.audit.trained import Trained
 from colafier.benchmark_data import noise, sources
 from colafier.benchmark_data.sources import Source
 from colafier.embed.encode import EncodedData
