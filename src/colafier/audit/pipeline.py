@@ -168,7 +168,7 @@ def judge(
         progress=progress,
     )
     p = rows.predict(method.deployed())  # (n, c)
-    purified = method.purify(rows)
+    purified = method.purify(rows, p)
     found, may_move, agreement, said = _believe(rows, p, purified, how, progress, original)
     decided = decide(
         found,

@@ -1,6 +1,6 @@
-"""Methods by name: one paper is one file here with one class. Listing them imports no torch.
+"""Methods by name: one paper is one file here, with one class. Listing them imports no torch.
 
-Files of one's own join them through the environment: `COLAFIER_METHODS=path/to/my_method.py`.
+A file of your own joins them through the environment: `COLAFIER_METHODS=path/to/my_method.py`.
 """
 
 import difflib
@@ -14,15 +14,15 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from colafier._validation import checked
 
 if TYPE_CHECKING:
     from colafier.methods.contract import Method
 
-NOT_METHODS = {"contract", "row_table"}  # what methods are written with
-OWN_FILES = "COLAFIER_METHODS"  # paths, between them what is between those in PATH
+NOT_METHODS = {"contract", "row_table"}  # modules here that methods are written with
+OWN_FILES = "COLAFIER_METHODS"  # environment variable: paths, separated as in PATH
 REQUIRED = inspect.Parameter.empty  # the default of a hyper-parameter that has none
 
 
@@ -48,26 +48,36 @@ def find(name: str) -> "type[Method]":
         and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
-        raise ValueError(f"{module.__file__} must define one Method, it has {len(classes)}")
+        raise ValueError(f"{module.__file__} must define one Method, but defines {len(classes)}")
     return classes[0]
 
 
-def hyper_parameters(name: str) -> dict[str, tuple[Any, Any]]:
-    """Default and type of each hyper-parameter of a method."""
-    kinds = get_type_hints(find(name).__init__)
+class HyperParameter(NamedTuple):
+    """What a method's constructor declares about one of its arguments."""
+
+    default: Any  # REQUIRED if there is none
+    kind: Any  # its type, which may carry a `Range`
+
+
+def hyper_parameters(name: str) -> dict[str, HyperParameter]:
+    """Default, type and range of each hyper-parameter of a method."""
+    kinds = get_type_hints(find(name).__init__, include_extras=True)
     parameters = inspect.signature(find(name)).parameters.values()
     named = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
-    return {p.name: (p.default, kinds.get(p.name, Any)) for p in named}
+    return {p.name: HyperParameter(p.default, kinds.get(p.name, Any)) for p in named}
 
 
 def check(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Hyper-parameters of a method in their types; an unknown one or a wrong type is an error."""
-    kinds = {key: kind for key, (_, kind) in hyper_parameters(name).items()}
+    """Hyper-parameters of a method in their declared types.
+
+    An unknown name, a wrong type and a number outside its range are errors.
+    """
+    kinds = {key: parameter.kind for key, parameter in hyper_parameters(name).items()}
     return checked(values, kinds, f"hyper-parameter of {name}")
 
 
 def build(name: str, **values: Any) -> "Method":
-    """A method with these hyper-parameters, which are checked."""
+    """A method with these hyper-parameters, which are checked here and nowhere else."""
     return find(name)(**check(name, values))
 
 
@@ -77,15 +87,15 @@ def _built_in() -> set[str]:
 
 
 def _own_files() -> dict[str, Path]:
-    """Files of the user's own, by the name of their method."""
+    """The user's own files, by the name of their method."""
     files: dict[str, Path] = {}
     for text in filter(None, os.environ.get(OWN_FILES, "").split(os.pathsep)):
         path = Path(text).resolve()
         name = path.stem
         if not path.is_file():
-            raise ValueError(f"{OWN_FILES} names {text}, where there is no file")
+            raise ValueError(f"{OWN_FILES} names {text}, but there is no file")
         if name in _built_in() or files.get(name, path) != path:
-            raise ValueError(f"{path} has the name of a method that is there already: rename it")
+            raise ValueError(f"there is already a method with the name of {path}: rename the file")
         if name in NOT_METHODS or name.startswith("_") or not name.isidentifier():
             raise ValueError(f"{name!r} cannot be the name of a method: rename {path}")
         files[name] = path
@@ -93,7 +103,7 @@ def _own_files() -> dict[str, Path]:
 
 
 def _module(name: str) -> ModuleType:
-    """The module of a method; a file of the user's own is loaded as if it were one of these."""
+    """The module of a method; a user's own file is loaded as if it were in this folder."""
     whole = f"{__name__}.{name}"
     path = _own_files().get(name)
     try:
@@ -108,7 +118,7 @@ def _module(name: str) -> ModuleType:
 def _load(whole: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(whole, path)
     if spec is None or spec.loader is None:
-        raise ValueError("this is not a Python file")
+        raise ValueError("not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[whole] = module
     try:
@@ -120,7 +130,7 @@ def _load(whole: str, path: Path) -> ModuleType:
 
 
 def _place(path: Path, error: Exception) -> str:
-    """The file, and the last line of it that the error passed."""
+    """The file, and its last line in the traceback of the error."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     return f"{path}, line {lines[-1]}" if lines else str(path)

@@ -1,15 +1,13 @@
 """Learning from the rows with a small loss, which more often have a right label."""
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from colafier._validation import within
 from colafier.core.schedules import plain_epochs
 from colafier.methods._two_nets import SideBySide
-from colafier.methods.contract import MakeNet, TrainSet
+from colafier.methods.contract import MakeNet, Range, TrainSet
 
 UNTOLD_RATE = 0.2  # where nobody says how many labels are wrong
 AUTHORS_RAMP = 10
@@ -65,10 +63,13 @@ class SmallLossPair(SideBySide):
 
     needs_noise_rate = True
 
-    def __init__(self, *, noise_rate: float | None = None, ramp: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        noise_rate: Annotated[float, Range(0, 1)] | None = None,
+        ramp: Annotated[int, Range(1)] | None = None,
+    ) -> None:
         super().__init__()
-        within(noise_rate, 0, 1, "noise_rate")
-        within(ramp, 1, inf, "ramp")
         self.noise_rate = UNTOLD_RATE if noise_rate is None else noise_rate
         self.ramp = ramp
 

@@ -4,14 +4,12 @@ Such noise adds a covariance between the observed label and the loss. It is esti
 of proxy labels, which a first net makes; a second one then learns without it.
 """
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core.schedules import plain_epochs, ramp, scaled
 from colafier.methods._class_losses import class_losses, label_shares
 from colafier.methods._row_losses import no_losses
@@ -22,6 +20,7 @@ from colafier.methods.contract import (
     Method,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -74,19 +73,14 @@ class CAL(Method):
     def __init__(
         self,
         *,
-        proxy_epochs: int | None = None,
-        warmup: int | None = None,
-        ramp: int | None = None,
-        proxy_peer_weight: float = 2.0,
-        peer_weight: float = 1.0,
+        proxy_epochs: Annotated[int, Range(1)] | None = None,
+        warmup: Annotated[int, Range(0)] | None = None,
+        ramp: Annotated[int, Range(1)] | None = None,
+        proxy_peer_weight: Annotated[float, Range(0)] = 2.0,
+        peer_weight: Annotated[float, Range(0)] = 1.0,
         sure: float = 8.0,
     ) -> None:
         super().__init__()
-        within(proxy_epochs, 1, inf, "proxy_epochs")
-        within(warmup, 0, inf, "warmup")
-        within(ramp, 1, inf, "ramp")
-        within(proxy_peer_weight, 0, inf, "proxy_peer_weight")
-        within(peer_weight, 0, inf, "peer_weight")
         self.proxy_epochs = proxy_epochs
         self.warmup = warmup
         self.ramp = ramp

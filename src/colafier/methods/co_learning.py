@@ -3,13 +3,12 @@
 A head that sees labels then learns to keep the distances that a head without labels finds.
 """
 
-from math import inf
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core import losses
 from colafier.core.functional import cross_entropy
 from colafier.core.mixing import mixup
@@ -19,6 +18,7 @@ from colafier.methods.contract import (
     Engine,
     MakeNet,
     MakeOptimizer,
+    Range,
     Terms,
     TrainSet,
 )
@@ -63,12 +63,13 @@ class CoLearning(WithRowLosses):
     views = ("weak", "strong", "strong")
 
     def __init__(
-        self, *, mix_alpha: float = 5.0, temperature: float = 0.5, width: int = 512
+        self,
+        *,
+        mix_alpha: Annotated[float, Range(1e-3)] = 5.0,
+        temperature: Annotated[float, Range(1e-3)] = 0.5,
+        width: Annotated[int, Range(1)] = 512,
     ) -> None:
         super().__init__()
-        within(mix_alpha, 1e-3, inf, "mix_alpha")
-        within(temperature, 1e-3, inf, "temperature")
-        within(width, 1, inf, "width")
         self.mix_alpha = mix_alpha
         self.temperature = temperature
         self.width = width

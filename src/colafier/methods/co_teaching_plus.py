@@ -1,14 +1,12 @@
 """Co-teaching+: Co-teaching among the rows about which the two nets disagree."""
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
-from colafier._validation import within
 from colafier.core.schedules import plain_epochs
 from colafier.methods._small_loss import SmallLossPair
-from colafier.methods.contract import Batch, MakeNet, Terms, TrainSet
+from colafier.methods.contract import Batch, MakeNet, Range, Terms, TrainSet
 
 AUTHORS_WARMUP = 20
 
@@ -39,10 +37,13 @@ class CoTeachingPlus(SmallLossPair):
     year = 2019
 
     def __init__(
-        self, *, noise_rate: float | None = None, ramp: int | None = None, warmup: int | None = None
+        self,
+        *,
+        noise_rate: float | None = None,
+        ramp: int | None = None,
+        warmup: Annotated[int, Range(0)] | None = None,
     ) -> None:
         super().__init__(noise_rate=noise_rate, ramp=ramp)
-        within(warmup, 0, inf, "warmup")
         self.warmup = warmup
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:

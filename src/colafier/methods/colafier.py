@@ -6,13 +6,12 @@ weight their losses, and LID with the subnets' difference moves labels from epoc
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import inf
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from colafier._validation import within
+from colafier._validation import Range
 from colafier.core import losses, safeguards
 from colafier.core.config import CHOICE_NAMES, choose
 from colafier.core.functional import draw_other
@@ -93,36 +92,33 @@ class CoLafier(Method):
         self,
         *,
         variant: Literal["adaptive", "authors", "paper"] = "adaptive",
-        warmup: int | None = None,
-        ramp: int | None = None,
-        other_weight: float = 0.5,
-        consistency_weight: float = 10.0,
-        low_quantile: float = 0.001,
-        threshold: float = 0.1,
+        warmup: Annotated[int, Range(0)] | None = None,
+        ramp: Annotated[int, Range(1)] | None = None,
+        other_weight: Annotated[float, Range(0)] = 0.5,
+        consistency_weight: Annotated[float, Range(0)] = 10.0,
+        low_quantile: Annotated[float, Range(0, 1)] = 0.001,
+        threshold: Annotated[float, Range()] = 0.1,
         single_view: bool = False,
         hard_loss: bool = True,
         noisy_loss: bool = True,
-        neighbors: int | None = None,
+        neighbors: Annotated[int, Range(0)] | None = None,
         joined_views: bool | None = None,
         soft_prediction: bool | None = None,
-        weight_quantile: float | None = None,
-        update_quantile: float | None = None,
-        mix_alpha: float | None = None,
+        weight_quantile: Annotated[float, Range(0, 1)] | None = None,
+        update_quantile: Annotated[float, Range(0, 1)] | None = None,
+        mix_alpha: Annotated[float, Range(0, low_open=True)] | None = None,
         consistency_on: Literal["logits", "probabilities"] | None = None,
-        embedding_scale: float | None = None,
-        mix_share: float | None = None,
-        class_prior_floor: float | None = None,
-        patience: int | None = None,
-        average: float | None = None,
-        rate_floor: float | None = None,
+        embedding_scale: Annotated[float, Range(0)] | None = None,
+        mix_share: Annotated[float, Range(0, 1)] | None = None,
+        class_prior_floor: Annotated[float, Range(0, 1)] | None = None,
+        patience: Annotated[int, Range(1)] | None = None,
+        average: Annotated[float, Range(0)] | None = None,
+        rate_floor: Annotated[float, Range(0, 1)] | None = None,
         holdout: bool | None = None,
     ) -> None:
         arguments = dict(locals())
         super().__init__()
         self.choices = choose(variant, {name: arguments[name] for name in CHOICE_NAMES})
-        within(low_quantile, 0, 1, "low_quantile")
-        within(warmup, 0, inf, "warmup")
-        within(ramp, 1, inf, "ramp")
         self.warmup = warmup
         self.ramp = ramp
         self.other_weight = other_weight
@@ -219,12 +215,12 @@ class CoLafier(Method):
         now = {"labels": self.labels, "judged": history.judged, "lid": history.lid}
         return {name: table.values for name, table in now.items()}
 
-    def purify(self, train: TrainSet) -> Purified:
+    def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
         """Labels that stand the test of held-out rows; quality and LID of the observed labels."""
         labels = self.labels.values  # (n,)
         observed = train.observed.to(labels.device)
         known = observed.clamp(min=0)  # rows without a label hold -1
-        p = train.predict(self.deployed()).to(labels.device)  # (n, c)
+        p = probabilities.to(labels.device)  # (n, c)
         of_observed = p.gather(1, known[:, None])[:, 0]  # (n,)
         quality = torch.where(self.history.seen, self.history.mean_observed(), of_observed).clamp(
             0, 1

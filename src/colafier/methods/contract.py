@@ -1,6 +1,6 @@
 """The method contract: a method is a module, and only `loss` must be written.
 
-Nothing here holds the true labels: only `colafier.training.metrics` is given them.
+Nothing here gives a method the true labels: only `colafier.training.metrics` has them.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,22 +10,21 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
+from colafier._validation import Range as Range
 from colafier.methods.row_table import RowTable as RowTable
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows that are learned from in one step; of several processes, the share of this one."""
+    """The rows of one training step; with several processes, this process's share of them."""
 
     index: Tensor  # (b,) row numbers
     y: Tensor  # (b,) observed labels
     views: tuple[Tensor, ...]  # one (b, ...) tensor for each name in the method's `views`
     epoch: int
-    progress: (
-        float  # epoch plus the fraction of the pass that is done: 3.25 is a quarter into epoch 3
-    )
-    tag: str = "train"
-    paired: "Batch | None" = None
+    progress: float  # epoch plus the finished fraction of the pass: 3.25 is a quarter into epoch 3
+    tag: str = "train"  # of the pass that the batch belongs to
+    paired: "Batch | None" = None  # rows drawn next to these, if the pass asks for them
 
     @property
     def x(self) -> Tensor:
@@ -48,55 +47,66 @@ class Batch:
 
 @dataclass(frozen=True)
 class Pass:
-    """One walk over rows of the training set; an epoch is one or several of them."""
+    """One pass over rows of the training set; an epoch has one or several passes."""
 
     rows: Tensor | None = None  # row numbers; None: every labeled row
-    paired: Tensor | None = None  # row numbers drawn beside them, restarted when used up
-    tag: str = "train"
-    optimizers: tuple[str, ...] | None = None  # names of those that step; None: all
+    paired: Tensor | None = None  # row numbers for `Batch.paired`; starts over when used up
+    tag: str = "train"  # copied to each batch; names the pass in the log
+    optimizers: tuple[str, ...] | None = None  # names of the optimizers that step; None: all
     restart: tuple[str, ...] = ()  # names of optimizers whose state is cleared first
-    lr_scale: float | None = None  # of the optimizers' rates; None: as the run's falls
-    lr_span: tuple[int, int] | None = None  # epochs over which that falls; None: the whole run
+    lr_scale: float | None = None  # fixed factor on the learning rate; None: the run's schedule
+    lr_span: tuple[int, int] | None = None  # epochs that the schedule covers; None: the whole run
     batch_size: int | None = None  # None: the run's
-    drop_last: bool = False
+    drop_last: bool = False  # whether a last batch that is not full is left out
 
 
 @dataclass(frozen=True)
 class Purified:
-    """What a method says about the rows after training; every tensor has n rows in input order."""
+    """A method's result for the rows; every tensor has n rows in input order.
 
-    labels: Tensor  # (n,) the labels that the method believes
-    quality: Tensor  # (n,) in [0, 1], low where the observed label is suspicious
-    columns: dict[str, Tensor] = field(default_factory=dict)  # name -> (n,) more per-row results
-    diagnostics: dict[str, float | int | str] = field(
-        default_factory=dict
-    )  # why it decided as it did
-    votes: dict[str, Tensor] = field(default_factory=dict)  # who -> (n,) class it sees, -1: none
-    trajectory: Tensor | None = (
-        None  # (n, t) probability of the observed label as the training went on
-    )
+    Args:
+        labels: The labels that the method believes (n,).
+        quality: Quality of the observed labels (n,), from 0 (surely wrong) to 1.
+        columns: More per-row results by name, each (n,).
+        diagnostics: Figures that explain the result, for the record of the run.
+        votes: Class that each part of the method predicts (n,), -1 for none, by its name.
+        trajectory: Probability of the observed label in the course of training (n, t).
+    """
+
+    labels: Tensor
+    quality: Tensor
+    columns: dict[str, Tensor] = field(default_factory=dict)
+    diagnostics: dict[str, float | int | str] = field(default_factory=dict)
+    votes: dict[str, Tensor] = field(default_factory=dict)
+    trajectory: Tensor | None = None
 
 
 class TrainSet(Protocol):
-    """The rows as a method may see them: without the truth, by construction."""
+    """The training rows as a method may see them: without the truth, by construction.
+
+    All tensors are on the CPU.
+    """
 
     n: int
     num_classes: int
-    observed: Tensor  # (n,) labels that came with the data
+    observed: Tensor  # (n,) labels that training starts from; -1: the row has none
     trusted: Tensor  # (n,) bool: a person decided this label
-    labeled: Tensor  # (n,) bool: rows that have a label at all
-    original: (
-        Tensor | None
-    )  # (n,) labels before decisions, where trusted rows hold these in `observed`
+    labeled: Tensor  # (n,) bool: the row has a label
+    original: Tensor | None  # (n,) labels that came with the data; None: the observed ones
 
     def holdout(self, fraction: float) -> Tensor:
-        """Row numbers of a random share of the labeled rows, the same at each call."""
+        """Row numbers of a random share of the labeled rows, the same at every call."""
 
     def predict(self, module: nn.Module, rows: Tensor | None = None) -> Tensor:
-        """Probabilities (n or len(rows), c) of a classifier in eval mode, without augmentation."""
+        """Probabilities (n, c) of a classifier in eval mode, without augmentation.
+
+        Args:
+            module: Maps views to logits.
+            rows: Row numbers, for the probabilities of these rows only.
+        """
 
 
-Terms = dict[str, Tensor]  # name -> scalar; the sum of those with a gradient is minimised
+Terms = dict[str, Tensor]  # name -> scalar; the sum of those with a gradient is minimized
 
 
 class Engine(Protocol):
@@ -105,7 +115,13 @@ class Engine(Protocol):
     def minimize(
         self, loss: Callable[[Batch], Terms], batch: Batch, only: tuple[str, ...] = ()
     ) -> Terms:
-        """Backward, average over processes, step (`only` these optimizers), commit staged rows."""
+        """Backward pass, mean gradient of all processes, optimizer step, commit of row tables.
+
+        Args:
+            loss: Computes the terms.
+            batch: Rows to compute them from.
+            only: Names of the optimizers that step; empty: all.
+        """
 
 
 class DistributedContext(Protocol):
@@ -130,28 +146,29 @@ class SingleProcess:
         return t
 
 
-MakeNet = Callable[[], Any]  # makes a fresh `nets.Classifier`, which stands below this module
-MakeOptimizer = Callable[..., torch.optim.Optimizer]
+MakeNet = Callable[[], Any]  # makes a new `nets.Classifier`, with random weights
+MakeOptimizer = Callable[..., torch.optim.Optimizer]  # make(params, **overrides of the settings)
 Passes = Iterator[Pass]
 
 
 class Method(nn.Module):
-    """Base of all methods: networks, copies and row tables are submodules, so they are all saved.
+    """Base class of all methods.
 
-    One paper is one file in `colafier.methods`, with one class whose CLI word is the file's name.
-    Constructor arguments are its hyper-parameters, keyword-only, and are only stored.
+    Networks, copies of them and row tables are submodules, so checkpoints contain all of them. One
+    paper is one file with one class, and the name of the file is its name on the command line.
+    Arguments of the constructor are the hyper-parameters. They are keyword-only, are only stored,
+    and declare their range (`rate: Annotated[float, Range(0, 1)] = 0.5`), which is checked when the
+    method is built by its name.
     """
 
-    reference: ClassVar[str] = ""  # authors, title, venue and year
+    reference: ClassVar[str] = ""  # authors, title and venue
     year: ClassVar[int] = 0
     num_nets: ClassVar[int] = 1
-    needs_noise_rate: ClassVar[bool] = False
-    can_warm_start: ClassVar[bool] = (
-        True  # whether a finished run can be trained on for more epochs
-    )
+    needs_noise_rate: ClassVar[bool] = False  # a hyper-parameter `noise_rate` gets the true rate
+    can_warm_start: ClassVar[bool] = True  # whether a finished run can be trained further
 
-    views: tuple[str, ...] = ("weak",)
-    net: Any  # whatever `setup` builds
+    views: tuple[str, ...] = ("weak",)  # augmentations of each row: weak, strong or plain
+    net: Any  # the classifier, which `setup` makes
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,9 +179,9 @@ class Method(nn.Module):
         self.net = make_net()
 
     def reset_beliefs(self, train: TrainSet) -> None:
-        """A finished run goes on, with rows that a person has decided since.
+        """Prepare a finished run for more epochs, after a person has decided some of the rows.
 
-        Row tables of trusted rows already hold what was decided.
+        In row tables that know the trusted rows, these rows already hold the decisions.
         """
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
@@ -172,19 +189,22 @@ class Method(nn.Module):
         return {"net": make(self.parameters())}
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
-        """The walks of one epoch; code before a `yield` is its begin, code after it its end."""
+        """The passes of one epoch, each run where it is yielded.
+
+        So code before a `yield` prepares that pass, and code after it sees what was learned.
+        """
         yield Pass()
 
     def loss(self, batch: Batch) -> Terms:
-        """Named terms; those with a gradient are summed and minimized, others only logged."""
+        """Named terms: those with a gradient are summed and minimized, the others only logged."""
         raise NotImplementedError
 
     def update(self, batch: Batch, engine: Engine) -> Terms:
-        """One step; replaced only for what comes after it, or for two steps."""
+        """One training step; override it to do something after the step, or to take two steps."""
         return engine.minimize(self.loss, batch)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (b, c) of the classifier that is deployed."""
+        """Logits of the deployed classifier (b, c)."""
         logits: Tensor = self.deployed()(x)
         return logits
 
@@ -194,7 +214,7 @@ class Method(nn.Module):
         return net
 
     def members(self) -> list[nn.Module]:
-        """The single classifiers of a method with several, for papers that score each."""
+        """The classifiers of a method one by one, for papers that score each of several nets."""
         return [self.deployed()]
 
     def all_gather(self, t: Tensor) -> Tensor:
@@ -202,27 +222,32 @@ class Method(nn.Module):
         return self.distributed.all_gather(t)
 
     def local_slice(self, t: Tensor) -> Tensor:
-        """This process's part of something computed from gathered rows."""
+        """This process's part of a tensor that was computed from gathered rows."""
         return self.distributed.local_slice(t)
 
     def resolved(self) -> dict[str, Any]:
-        """After `setup`: what hyper-parameters that leave a choice open came to, for the record."""
+        """Values that `setup` chose for hyper-parameters left open, for the record of the run."""
         return {}
 
     def rows_now(self) -> dict[str, Tensor]:
-        """Per-row values to be scored after each epoch.
+        """What the method holds about each row after an epoch, for the metrics.
 
-        `labels`: what the method believes now. `judged`: the labels that this epoch's scores are
-        about. Every other key is a score of this epoch that is high for wrong labels.
+        `labels` are the labels that it believes now. Every other value is a score of this epoch
+        that is high where a label looks wrong. The scores are about the observed labels, or about
+        those in `judged` if that is given.
         """
         return {}
 
-    def purify(self, train: TrainSet) -> Purified:
-        """The method's labels and scores; by default what the deployed classifier predicts."""
-        probabilities = train.predict(self.deployed())  # (n, c)
-        observed = train.observed.to(probabilities.device)
-        keep = (train.trusted | ~train.labeled).to(probabilities.device)
-        known = observed.clamp(min=0)  # rows without a label hold -1
-        quality = probabilities.gather(1, known[:, None])[:, 0]
-        labels = torch.where(keep, observed, probabilities.argmax(1))
-        return Purified(labels, quality)
+    def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
+        """The method's labels, and the quality of the observed ones; called once, after training.
+
+        By default the labels are what the deployed classifier predicts.
+
+        Args:
+            train: The training rows.
+            probabilities: What the deployed classifier predicts for all of them (n, c).
+        """
+        keep = train.trusted | ~train.labeled  # (n,)
+        labels = torch.where(keep, train.observed, probabilities.argmax(1))  # (n,)
+        known = train.observed.clamp(min=0)  # (n,) without the -1 of rows that have no label
+        return Purified(labels, probabilities.gather(1, known[:, None])[:, 0])

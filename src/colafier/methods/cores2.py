@@ -4,13 +4,11 @@ For the sieve to tell rows apart predictions must be confident: the mean loss ov
 frequent as they are, is subtracted.
 """
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import plain_epochs, ramp, scaled
 from colafier.methods._class_losses import class_losses, label_shares
@@ -20,6 +18,7 @@ from colafier.methods.contract import (
     Method,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -58,16 +57,12 @@ class CORES2(Method):
     def __init__(
         self,
         *,
-        peer_weight: float = 2.0,
-        warmup: int | None = None,
-        ramp: int | None = None,
-        sieve: int | None = None,
+        peer_weight: Annotated[float, Range(0)] = 2.0,
+        warmup: Annotated[int, Range(0)] | None = None,
+        ramp: Annotated[int, Range(1)] | None = None,
+        sieve: Annotated[int, Range(0)] | None = None,
     ) -> None:
         super().__init__()
-        within(peer_weight, 0, inf, "peer_weight")
-        within(warmup, 0, inf, "warmup")
-        within(ramp, 1, inf, "ramp")
-        within(sieve, 0, inf, "sieve")
         self.peer_weight = peer_weight
         self.warmup = warmup
         self.ramp = ramp

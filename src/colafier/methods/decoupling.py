@@ -1,11 +1,10 @@
 """Decoupling: two nets learn only from rows about which they disagree."""
 
-from math import inf
+from typing import Annotated
 
-from colafier._validation import within
 from colafier.methods._small_loss import mean_over
 from colafier.methods._two_nets import SideBySide
-from colafier.methods.contract import Batch, Terms
+from colafier.methods.contract import Batch, Range, Terms
 
 
 class Decoupling(SideBySide):
@@ -24,10 +23,13 @@ class Decoupling(SideBySide):
     reference = 'Malach, Shalev-Shwartz: Decoupling "when to update" from "how to update", NeurIPS'
     year = 2017
 
-    def __init__(self, *, warmup: int = 0, least_share: float = 0.1) -> None:
+    def __init__(
+        self,
+        *,
+        warmup: Annotated[int, Range(0)] = 0,
+        least_share: Annotated[float, Range(0, 1)] = 0.1,
+    ) -> None:
         super().__init__()
-        within(warmup, 0, inf, "warmup")
-        within(least_share, 0, 1, "least_share")
         self.warmup = warmup
         self.least_share = least_share
 

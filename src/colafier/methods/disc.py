@@ -4,18 +4,16 @@ Clean rows are learned with cross entropy, hard ones with a robust loss, and all
 or relabeled once more as mixes.
 """
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy, gce
 from colafier.core.mixing import mixed_labels, mixup
 from colafier.core.schedules import scaled
 from colafier.methods._row_losses import no_losses
-from colafier.methods.contract import Batch, MakeNet, Method, Terms, TrainSet
+from colafier.methods.contract import Batch, MakeNet, Method, Range, Terms, TrainSet
 from colafier.methods.row_table import RowTable
 
 AUTHORS_EPOCHS = 200
@@ -54,20 +52,14 @@ class Disc(Method):
     def __init__(
         self,
         *,
-        warmup: int | None = None,
-        momentum: float | None = None,
-        margin: float = 0.5,
-        hard_weight: float = 1.0,
-        hard_q: float = 0.7,
-        alpha: float = 5.0,
+        warmup: Annotated[int, Range(0)] | None = None,
+        momentum: Annotated[float, Range(0, 1)] | None = None,
+        margin: Annotated[float, Range(0, 1)] = 0.5,
+        hard_weight: Annotated[float, Range(0)] = 1.0,
+        hard_q: Annotated[float, Range(1e-3, 1)] = 0.7,
+        alpha: Annotated[float, Range(1e-3)] = 5.0,
     ) -> None:
         super().__init__()
-        within(warmup, 0, inf, "warmup")
-        within(momentum, 0, 1, "momentum")
-        within(margin, 0, 1, "margin")
-        within(hard_weight, 0, inf, "hard_weight")
-        within(hard_q, 1e-3, 1, "hard_q")
-        within(alpha, 1e-3, inf, "alpha")
         self.warmup = warmup
         self.momentum = momentum
         self.margin = margin

@@ -4,14 +4,12 @@ The split is a mixture of two Gaussians over the losses; training on both parts 
 """
 
 import warnings
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.mixing import mixup
 from colafier.core.schedules import scaled
@@ -22,6 +20,7 @@ from colafier.methods.contract import (
     MakeNet,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -65,24 +64,16 @@ class DivideMix(InTurns):
     def __init__(
         self,
         *,
-        warmup: int | None = None,
-        ramp: int | None = None,
-        threshold: float = 0.5,
-        temperature: float = 0.5,
-        alpha: float = 4.0,
-        unlabeled_weight: float = 0.0,
-        penalty: float = 1.0,
-        batch_size: int = 64,
+        warmup: Annotated[int, Range(0)] | None = None,
+        ramp: Annotated[int, Range(1)] | None = None,
+        threshold: Annotated[float, Range(0, 1)] = 0.5,
+        temperature: Annotated[float, Range(1e-3)] = 0.5,
+        alpha: Annotated[float, Range(1e-3)] = 4.0,
+        unlabeled_weight: Annotated[float, Range(0)] = 0.0,
+        penalty: Annotated[float, Range(0)] = 1.0,
+        batch_size: Annotated[int, Range(1)] = 64,
     ) -> None:
         super().__init__()
-        within(warmup, 0, inf, "warmup")
-        within(ramp, 1, inf, "ramp")
-        within(threshold, 0, 1, "threshold")
-        within(temperature, 1e-3, inf, "temperature")
-        within(alpha, 1e-3, inf, "alpha")
-        within(unlabeled_weight, 0, inf, "unlabeled_weight")
-        within(penalty, 0, inf, "penalty")
-        within(batch_size, 1, inf, "batch_size")
         self.warmup = warmup
         self.ramp = ramp
         self.threshold = threshold

@@ -3,14 +3,13 @@
 A running mean of what the net said of each row keeps it from learning wrong labels later.
 """
 
-from math import inf
+from typing import Annotated
 
 import torch
 
-from colafier._validation import within
 from colafier.core.functional import clamped, cross_entropy, early_learning
 from colafier.methods._row_losses import WithRowLosses
-from colafier.methods.contract import Batch, MakeNet, Terms, TrainSet
+from colafier.methods.contract import Batch, MakeNet, Range, Terms, TrainSet
 from colafier.methods.row_table import RowTable
 
 
@@ -33,10 +32,13 @@ class EarlyLearning(WithRowLosses):
     )
     year = 2020
 
-    def __init__(self, *, momentum: float = 0.7, weight: float = 3.0) -> None:
+    def __init__(
+        self,
+        *,
+        momentum: Annotated[float, Range(0, 1)] = 0.7,
+        weight: Annotated[float, Range(0)] = 3.0,
+    ) -> None:
         super().__init__()
-        within(momentum, 0, 1, "momentum")
-        within(weight, 0, inf, "weight")
         self.momentum = momentum
         self.weight = weight
 

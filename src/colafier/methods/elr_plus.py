@@ -1,12 +1,11 @@
 """ELR+: early-learning regularization with mixup, and two nets that guide each other."""
 
-from math import exp, inf
-from typing import Any, cast
+from math import exp
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy, early_learning
 from colafier.core.mixing import mixed_labels, mixup
 from colafier.core.schedules import scaled
@@ -17,6 +16,7 @@ from colafier.methods.contract import (
     MakeNet,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -54,18 +54,13 @@ class EarlyLearningPlus(InTurns):
     def __init__(
         self,
         *,
-        momentum: float = 0.7,
-        weight: float = 3.0,
-        decay: float = 0.997,
-        decay_ramp: int | None = None,
-        alpha: float = 1.0,
+        momentum: Annotated[float, Range(0, 1)] = 0.7,
+        weight: Annotated[float, Range(0)] = 3.0,
+        decay: Annotated[float, Range(0, 1)] = 0.997,
+        decay_ramp: Annotated[int, Range(1)] | None = None,
+        alpha: Annotated[float, Range(1e-3)] = 1.0,
     ) -> None:
         super().__init__()
-        within(momentum, 0, 1, "momentum")
-        within(weight, 0, inf, "weight")
-        within(decay, 0, 1, "decay")
-        within(decay_ramp, 1, inf, "decay_ramp")
-        within(alpha, 1e-3, inf, "alpha")
         self.momentum = momentum
         self.weight = weight
         self.decay = decay

@@ -4,13 +4,11 @@ T says how the labels of each class go wrong. It is read off a first net, which 
 they are; a second one then learns what they were before T.
 """
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import scaled
 from colafier.methods._best_net import BestNet, likelihood
@@ -24,6 +22,7 @@ from colafier.methods.contract import (
     Method,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -57,12 +56,13 @@ class ForwardT(Method):
     corrects: Tensor
 
     def __init__(
-        self, *, warmup: int | None = None, quantile: float = 0.97, holdout: float = 0.1
+        self,
+        *,
+        warmup: Annotated[int, Range(1)] | None = None,
+        quantile: Annotated[float, Range(0, 1)] = 0.97,
+        holdout: Annotated[float, Range(0, 0.5)] = 0.1,
     ) -> None:
         super().__init__()
-        within(warmup, 1, inf, "warmup")
-        within(quantile, 0, 1, "quantile")
-        within(holdout, 0, 0.5, "holdout")
         self.warmup = warmup
         self.quantile = quantile
         self.holdout = holdout

@@ -3,12 +3,10 @@
 The less a net believes a label, the less the label counts; truncated, it then counts nothing.
 """
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
-from colafier._validation import within
 from colafier.core.functional import gce
 from colafier.core.schedules import scaled
 from colafier.methods._row_losses import WithRowLosses
@@ -17,6 +15,7 @@ from colafier.methods.contract import (
     MakeNet,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -50,17 +49,13 @@ class GeneralizedCrossEntropy(WithRowLosses):
     def __init__(
         self,
         *,
-        power: float = 0.7,
+        power: Annotated[float, Range(1e-6, 1)] = 0.7,
         truncated: bool = False,
-        threshold: float = 0.5,
-        first_pruning: int | None = None,
-        interval: int | None = None,
+        threshold: Annotated[float, Range(0, 1)] = 0.5,
+        first_pruning: Annotated[int, Range(0)] | None = None,
+        interval: Annotated[int, Range(1)] | None = None,
     ) -> None:
         super().__init__()
-        within(power, 1e-6, 1, "power")
-        within(threshold, 0, 1, "threshold")
-        within(first_pruning, 0, inf, "first_pruning")
-        within(interval, 1, inf, "interval")
         self.power = power
         self.truncated = truncated
         self.threshold = threshold

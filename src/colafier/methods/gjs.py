@@ -4,10 +4,11 @@ One divergence asks two views of a row to agree with its label and with each oth
 labels lack the second.
 """
 
-from colafier._validation import within
+from typing import Annotated
+
 from colafier.core.functional import generalized_js
 from colafier.methods._row_losses import WithRowLosses
-from colafier.methods.contract import Batch, Terms
+from colafier.methods.contract import Batch, Range, Terms
 
 
 class GeneralizedJensenShannon(WithRowLosses):
@@ -29,10 +30,13 @@ class GeneralizedJensenShannon(WithRowLosses):
     )
     year = 2021
 
-    def __init__(self, *, label_weight: float = 0.3, num_views: int = 2) -> None:
+    def __init__(
+        self,
+        *,
+        label_weight: Annotated[float, Range(0.001, 0.999)] = 0.3,
+        num_views: Annotated[int, Range(1, 8)] = 2,
+    ) -> None:
         super().__init__()
-        within(label_weight, 0.001, 0.999, "label_weight")
-        within(num_views, 1, 8, "num_views")
         self.label_weight = label_weight
         self.views = ("strong",) * num_views
 

@@ -1,10 +1,11 @@
 """JoCoR: two nets learn together, to agree, from the rows with a small joint loss."""
 
+from typing import Annotated
+
 from torch import Tensor
 
-from colafier._validation import within
 from colafier.methods._small_loss import SmallLossPair
-from colafier.methods.contract import Batch, Terms
+from colafier.methods.contract import Batch, Range, Terms
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:
@@ -40,10 +41,13 @@ class JoCoR(SmallLossPair):
     year = 2020
 
     def __init__(
-        self, *, noise_rate: float | None = None, ramp: int | None = None, agreement: float = 0.9
+        self,
+        *,
+        noise_rate: float | None = None,
+        ramp: int | None = None,
+        agreement: Annotated[float, Range(0, 1)] = 0.9,
     ) -> None:
         super().__init__(noise_rate=noise_rate, ramp=ramp)
-        within(agreement, 0, 1, "agreement")
         self.agreement = agreement
 
     def loss(self, batch: Batch) -> Terms:

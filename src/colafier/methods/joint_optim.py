@@ -1,13 +1,11 @@
 """JointOptim: the net's own predictions replace the labels; a fresh net then learns from them."""
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import scaled
 from colafier.methods._class_prior import prior_loss
@@ -21,6 +19,7 @@ from colafier.methods.contract import (
     Pass,
     Passes,
     Purified,
+    Range,
     Terms,
     TrainSet,
 )
@@ -56,18 +55,13 @@ class JointOptim(Method):
     def __init__(
         self,
         *,
-        prior_weight: float = 0.8,
-        entropy_weight: float = 0.4,
-        label_start: int | None = None,
-        first_stage: int | None = None,
-        window: int | None = None,
+        prior_weight: Annotated[float, Range(0)] = 0.8,
+        entropy_weight: Annotated[float, Range(0)] = 0.4,
+        label_start: Annotated[int, Range(1)] | None = None,
+        first_stage: Annotated[int, Range(1)] | None = None,
+        window: Annotated[int, Range(1)] | None = None,
     ) -> None:
         super().__init__()
-        within(prior_weight, 0, inf, "prior_weight")
-        within(entropy_weight, 0, inf, "entropy_weight")
-        within(label_start, 1, inf, "label_start")
-        within(first_stage, 1, inf, "first_stage")
-        within(window, 1, inf, "window")
         self.prior_weight = prior_weight
         self.entropy_weight = entropy_weight
         self.label_start = label_start
@@ -131,7 +125,7 @@ class JointOptim(Method):
         labels = purified(self.targets.values, self.observed).labels
         return {"labels": labels, "loss": self.row_losses.values}
 
-    def purify(self, train: TrainSet) -> Purified:
+    def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
         """The classes of the soft labels, and how much of each is the observed class."""
         return purified(self.targets.values, self.observed)
 

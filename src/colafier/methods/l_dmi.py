@@ -4,14 +4,13 @@ Noise that depends on the class alone multiplies this determinant by a constant,
 that is best with the observed labels is also the best with the true ones.
 """
 
-from math import inf, log
-from typing import Any
+from math import log
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import scaled
 from colafier.methods._best_net import BestNet, accuracy
@@ -23,6 +22,7 @@ from colafier.methods.contract import (
     MakeOptimizer,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -58,16 +58,12 @@ class LDMI(WithRowLosses):
     def __init__(
         self,
         *,
-        warmup: int | None = None,
-        rate: float = 0.1,
-        rows_per_class: int = 26,
-        holdout: float = 0.1,
+        warmup: Annotated[int, Range(1)] | None = None,
+        rate: Annotated[float, Range(0)] = 0.1,
+        rows_per_class: Annotated[int, Range(1)] = 26,
+        holdout: Annotated[float, Range(0, 0.5)] = 0.1,
     ) -> None:
         super().__init__()
-        within(warmup, 1, inf, "warmup")
-        within(rate, 0, inf, "rate")
-        within(rows_per_class, 1, inf, "rows_per_class")
-        within(holdout, 0, 0.5, "holdout")
         self.warmup = warmup
         self.rate = rate
         self.rows_per_class = rows_per_class

@@ -3,6 +3,8 @@
 It trains on the observed labels throughout, the other label's term at weight 1, and records LID.
 """
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +18,7 @@ from colafier.methods.contract import (
     MakeNet,
     Method,
     Purified,
+    Range,
     Terms,
     TrainSet,
 )
@@ -50,7 +53,11 @@ class LidDisAlone(Method):
     year = 2024
 
     def __init__(
-        self, *, neighbors: int = 20, embedding_scale: float = 1.0, other_weight: float = 1.0
+        self,
+        *,
+        neighbors: Annotated[int, Range(0)] = 20,
+        embedding_scale: Annotated[float, Range(0)] = 1.0,
+        other_weight: Annotated[float, Range(0)] = 1.0,
     ) -> None:
         super().__init__()
         self.neighbors = neighbors
@@ -85,7 +92,7 @@ class LidDisAlone(Method):
         """LID of the observed labels in this epoch."""
         return {"lid": self.lid.values}
 
-    def purify(self, train: TrainSet) -> Purified:
+    def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
         """The observed labels, ranked by their mean LID."""
         lid = self.lid_sum.values / self.epochs_seen.values  # (n,) not a number where unseen
         rank = torch.nan_to_num(lid, nan=torch.inf).argsort().argsort()

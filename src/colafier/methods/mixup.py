@@ -3,13 +3,12 @@
 A wrong label never comes undiluted, which makes it hard to learn by heart.
 """
 
-from math import inf
+from typing import Annotated
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.mixing import mixup
 from colafier.methods._row_losses import WithRowLosses
-from colafier.methods.contract import Batch, Terms
+from colafier.methods.contract import Batch, Range, Terms
 
 
 class Mixup(WithRowLosses):
@@ -30,9 +29,8 @@ class Mixup(WithRowLosses):
     reference = "Zhang, Cisse, Dauphin, Lopez-Paz: mixup: Beyond empirical risk minimization, ICLR"
     year = 2018
 
-    def __init__(self, *, alpha: float = 8.0) -> None:
+    def __init__(self, *, alpha: Annotated[float, Range(1e-3)] = 8.0) -> None:
         super().__init__()
-        within(alpha, 1e-3, inf, "alpha")
         self.alpha = alpha
 
     def loss(self, batch: Batch) -> Terms:

@@ -3,17 +3,15 @@
 Each row's loss is set against its loss with the label of some other row, drawn at random.
 """
 
-from math import inf
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
-from colafier._validation import within
 from colafier.core.schedules import plain_epochs
 from colafier.methods._class_losses import class_losses, label_shares
 from colafier.methods._row_losses import WithRowLosses
-from colafier.methods.contract import Batch, MakeNet, Terms, TrainSet
+from colafier.methods.contract import Batch, MakeNet, Range, Terms, TrainSet
 
 AUTHORS_WARMUP, AUTHORS_EPOCHS = 20, 300
 SMALLEST = 1e-5  # added to probabilities: without it the loss has no lower bound
@@ -69,12 +67,12 @@ class PeerLoss(WithRowLosses):
     shares: Tensor
 
     def __init__(
-        self, *, schedule: Literal["uniform", "sparse"] = "uniform", max_weight: float = 2.0
+        self,
+        *,
+        schedule: Literal["uniform", "sparse"] = "uniform",
+        max_weight: Annotated[float, Range(0, infinite=True)] = 2.0,
     ) -> None:
         super().__init__()
-        if schedule not in SCHEDULES:
-            raise ValueError(f"schedule is one of {', '.join(SCHEDULES)}, not {schedule!r}")
-        within(max_weight, 0, inf, "max_weight")
         self.schedule = schedule
         self.max_weight = max_weight
 

@@ -1,13 +1,11 @@
 """PENCIL: labels are parameters, which are learned by back-propagation together with the net."""
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import plain_epochs, scaled
 from colafier.methods._row_losses import no_losses
@@ -19,6 +17,7 @@ from colafier.methods.contract import (
     Pass,
     Passes,
     Purified,
+    Range,
     Terms,
     TrainSet,
 )
@@ -67,21 +66,15 @@ class Pencil(Method):
     def __init__(
         self,
         *,
-        observed_weight: float = 0.1,
-        entropy_weight: float = 0.8,
-        label_rate: float = 300.0,
-        label_steps: int | None = None,
+        observed_weight: Annotated[float, Range(0)] = 0.1,
+        entropy_weight: Annotated[float, Range(0)] = 0.8,
+        label_rate: Annotated[float, Range(0)] = 300.0,
+        label_steps: Annotated[int, Range(1)] | None = None,
         double_softmax: bool = True,
-        first_stage: int | None = None,
-        second_stage: int | None = None,
+        first_stage: Annotated[int, Range(0)] | None = None,
+        second_stage: Annotated[int, Range(0)] | None = None,
     ) -> None:
         super().__init__()
-        within(observed_weight, 0, inf, "observed_weight")
-        within(entropy_weight, 0, inf, "entropy_weight")
-        within(label_rate, 0, inf, "label_rate")
-        within(label_steps, 1, inf, "label_steps")
-        within(first_stage, 0, inf, "first_stage")
-        within(second_stage, 0, inf, "second_stage")
         self.observed_weight = observed_weight
         self.entropy_weight = entropy_weight
         self.label_rate = label_rate
@@ -134,7 +127,7 @@ class Pencil(Method):
         labels = purified(self.label_logits.values, self.observed).labels
         return {"labels": labels, "loss": self.row_losses.values}
 
-    def purify(self, train: TrainSet) -> Purified:
+    def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
         """The classes of the labels, and how much of each is the observed class."""
         return purified(self.label_logits.values.softmax(1), self.observed)
 

@@ -4,13 +4,11 @@ The noisy probability is the net's own prediction sent through T, the matrix of 
 T from anchor rows may be off, so in the end it is revised together with the net.
 """
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import scaled
 from colafier.methods._best_net import BestNet, accuracy
@@ -23,6 +21,7 @@ from colafier.methods.contract import (
     MakeOptimizer,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -57,18 +56,13 @@ class ReweightR(WithRowLosses):
     def __init__(
         self,
         *,
-        warmup: int | None = None,
-        revision: int | None = None,
-        revision_rate: float = 0.01,
-        quantile: float = 0.97,
-        holdout: float = 0.1,
+        warmup: Annotated[int, Range(1)] | None = None,
+        revision: Annotated[int, Range(0)] | None = None,
+        revision_rate: Annotated[float, Range(0)] = 0.01,
+        quantile: Annotated[float, Range(0, 1)] = 0.97,
+        holdout: Annotated[float, Range(0, 0.5)] = 0.1,
     ) -> None:
         super().__init__()
-        within(warmup, 1, inf, "warmup")
-        within(revision, 0, inf, "revision")
-        within(revision_rate, 0, inf, "revision_rate")
-        within(quantile, 0, 1, "quantile")
-        within(holdout, 0, 0.5, "holdout")
         self.warmup = warmup
         self.revision = revision
         self.revision_rate = revision_rate

@@ -203,7 +203,7 @@ def _train(
         progress=progress,
         loggers=loggers.make(log if processes.first else (), folder, config),
     )
-    purified = _on_cpu(method.purify(rows))
+    purified = _on_cpu(method.purify(rows, rows.predict(method.deployed())))
     record = records.run_record(
         method=settings.method,
         noise=task.manifest,
