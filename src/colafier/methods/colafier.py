@@ -6,12 +6,13 @@ weight their losses, and LID with the subnets' difference moves labels from epoc
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from colafier._validation import Range
+from colafier._validation import Range, within
 from colafier.core import losses, safeguards
 from colafier.core.config import CHOICE_NAMES, choose
 from colafier.core.functional import draw_other
@@ -119,6 +120,9 @@ class CoLafier(Method):
         arguments = dict(locals())
         super().__init__()
         self.choices = choose(variant, {name: arguments[name] for name in CHOICE_NAMES})
+        within(low_quantile, 0, 1, "low_quantile")
+        within(warmup, 0, inf, "warmup")
+        within(ramp, 1, inf, "ramp")
         self.warmup = warmup
         self.ramp = ramp
         self.other_weight = other_weight

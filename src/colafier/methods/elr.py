@@ -1,6 +1,6 @@
-"""Early-learning regularization, Liu et al., NeurIPS 2020: stay with what was learned early.
+"""Early-learning regularization, Liu et al., NeurIPS 2020: keep what was learned early.
 
-A running mean of what the net said of each row keeps it from learning wrong labels later.
+A running mean of the predictions for each row keeps the net from memorizing wrong labels later.
 """
 
 from typing import Annotated
@@ -21,8 +21,8 @@ class EarlyLearning(WithRowLosses):
         weight: Weight of the regularizer, lambda.
 
     Note: The defaults are the authors' for symmetric noise on CIFAR-10; for asymmetric noise they
-        have 0.9 and 1. The loss may become negative, as it should. They train with SGD and weight
-        decay 0.001, the rate divided by 100 after a third and two thirds of 120 epochs; for
+        have 0.9 and 1. The loss may become negative, as intended. They train with SGD and weight
+        decay 0.001, and divide the rate by 100 after a third and two thirds of 120 epochs; for
         symmetric noise their code restarts a cosine every 10 of 150 epochs instead.
     """
 
@@ -48,7 +48,7 @@ class EarlyLearning(WithRowLosses):
         self.targets = RowTable(torch.zeros(train.n, train.num_classes))  # t
 
     def loss(self, batch: Batch) -> Terms:
-        """Cross entropy and the regularizer, which sees this step's targets already."""
+        """Cross entropy and the regularizer, which already uses the new targets of this step."""
         logits = self.net(batch.x)  # (b, c)
         losses = cross_entropy(logits, batch.y)  # (b,)
         p = clamped(logits.detach())  # (b, c)

@@ -1,7 +1,7 @@
 """Generalized Jensen-Shannon divergence, Englesson and Azizpour, NeurIPS 2021.
 
-One divergence asks two views of a row to agree with its label and with each other; rows with wrong
-labels lack the second.
+One divergence measures how far two views of a row are from its label and from each other. For rows
+with a wrong label the views agree less.
 """
 
 from typing import Annotated
@@ -16,12 +16,12 @@ class GeneralizedJensenShannon(WithRowLosses):
 
     Args:
         label_weight: Weight of the label, pi_1.
-        num_views: Views of each row; 2 is GJS, 1 is JS, which has no consistency in it.
+        num_views: Views of each row; 2 is GJS, 1 is JS, which has no consistency term.
 
-    Note: The authors tune `label_weight` to the noise on held-out noisy labels. The default is
-        what they take for 20 % symmetric and for all asymmetric noise; for 40, 60 and 80 %
-        symmetric it is 0.9, 0.1 and 0.1. They train for 400 epochs with SGD, the rate divided by 10
-        after a half and three quarters, and their strong view has a cutout as well.
+    Note: The authors tune `label_weight` for each kind of noise on held-out noisy labels. The
+        default is their value for 20 % symmetric and for all asymmetric noise; for 40, 60 and 80 %
+        symmetric noise it is 0.9, 0.1 and 0.1. They train for 400 epochs with SGD, divide the rate
+        by 10 after a half and three quarters, and add cutout to their strong view.
     """
 
     reference = (
