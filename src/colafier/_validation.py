@@ -135,9 +135,3 @@ def _alternatives(plain: Any) -> list[str]:
 def _either(words: list[str]) -> str:
     """`a, b or c`."""
     return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
-
-
-def within(value: float | None, low: float, high: float, name: str) -> None:
-    """An error if a hyper-parameter is outside its range; None leaves it open."""
-    if value is not None and not low <= value <= high:
-        raise ValueError(f"{name} must be from {low} to {high}, not {value}")

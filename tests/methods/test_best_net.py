@@ -21,7 +21,7 @@ def test_the_best_state_is_kept_and_observed_back_once() -> None:
     for value, score in ((1.0, 0.3), (2.0, 0.7), (3.0, 0.5)):
         nn.init.constant_(net.weight, value)
         best.offer(net, score)
-    best.give_back(net)
+    best.restore(net)
     assert net.weight.item() == 2
     nn.init.constant_(net.weight, 4.0)
     best.offer(net, 0.1)  # compared anew

@@ -164,11 +164,3 @@ def test_observed_labels_count_by_their_proxy_only() -> None:
     soft = method.flips[OBSERVED[batch.index]]
     expected = slope(method, torch.nn.functional.cross_entropy(method.net(batch.x), soft))
     torch.testing.assert_close(gradient(method, batch), expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("proxy_epochs", 0), ("warmup", -1), ("ramp", 0), ("peer_weight", -1.0)]
-)
-def test_values_without_meaning_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=name):
-        CAL(**{name: value})  # type: ignore[arg-type]

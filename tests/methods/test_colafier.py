@@ -227,7 +227,7 @@ def test_held_out_rows_are_never_trained_on_and_come_out() -> None:
     assert part.rows is not None
     assert 0 < len(part.rows) < train.n
     method.loss(next(iter(train.batches(part, 0, 0))))
-    purified = method.purify(train)
+    purified = method.purify(train, train.predict(method.deployed()))
     assert purified.labels.shape == purified.quality.shape == (train.n,)
     assert torch.equal(purified.labels, train.observed)  # too few rows to be evidence
 

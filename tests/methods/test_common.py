@@ -105,7 +105,7 @@ def assert_sound(method: Method, rows: TrainingSet, history: History) -> None:
         assert all(math.isfinite(value) for value in epoch.values()), epoch
     assert history.skipped_steps == 0
     assert_finite(method)
-    purified = method.purify(rows)
+    purified = method.purify(rows, rows.predict(method.deployed()))
     assert purified.labels.shape == (rows.n,)
     assert purified.labels.dtype == torch.int64
     labeled = rows.labeled
@@ -188,7 +188,10 @@ def test_same_seed_gives_the_same(name: str) -> None:
     second, _, again = tiny.fit(name, seed=5)
     assert_same(first.state_dict(), second.state_dict())
     assert figures(history) == figures(again)
-    assert torch.equal(first.purify(rows).quality, second.purify(rows).quality)
+    assert torch.equal(
+        first.purify(rows, rows.predict(first.deployed())).quality,
+        second.purify(rows, rows.predict(second.deployed())).quality,
+    )
     other, _, _ = tiny.fit(name, seed=6)
     assert any(
         not torch.equal(value, other.state_dict()[key]) for key, value in first.state_dict().items()
@@ -199,13 +202,13 @@ def test_same_seed_gives_the_same(name: str) -> None:
 def test_resumed_is_uninterrupted(name: str, tmp_path: Path) -> None:
     tiny = Tiny("images", n=48)
     whole, rows, history = tiny.fit(name)
-    expected = whole.purify(rows)
+    expected = whole.purify(rows, rows.predict(whole.deployed()))
     with pytest.raises(KeyboardInterrupt, match=r"after 1 whole epochs.*resume"):
         tiny.fit(name, folder=tmp_path, stop=1)
     method, rows, resumed = tiny.fit(name, folder=tmp_path, resume=True)
     assert_same(whole.state_dict(), method.state_dict())
     assert figures(history) == figures(resumed)
-    purified = method.purify(rows)
+    purified = method.purify(rows, rows.predict(method.deployed()))
     assert torch.equal(expected.labels, purified.labels)
     assert torch.equal(expected.quality, purified.quality)
 
@@ -225,7 +228,9 @@ def test_a_finished_run_goes_on_with_decisions(name: str, epochs: int, tmp_path:
     method, rows, history = tiny.fit(name, rows, **longer)
     assert len(history.epochs) == epochs * 3 // 2
     assert_sound(method, rows, history)
-    assert torch.equal(method.purify(rows).labels[trusted], tiny.truth[trusted])
+    assert torch.equal(
+        method.purify(rows, rows.predict(method.deployed())).labels[trusted], tiny.truth[trusted]
+    )
 
 
 @every_method
@@ -257,7 +262,9 @@ def test_trusted_rows_never_change(name: str) -> None:
     trusted = torch.arange(97) < 40
     rows = tiny.rows(name, trusted=trusted)
     method, _, _ = tiny.fit(name, rows, epochs=6)
-    assert torch.equal(method.purify(rows).labels[trusted], tiny.observed[trusted])
+    assert torch.equal(
+        method.purify(rows, rows.predict(method.deployed())).labels[trusted], tiny.observed[trusted]
+    )
     if "labels" in (now := method.rows_now()):
         assert torch.equal(now["labels"][trusted], tiny.observed[trusted])
 
@@ -295,7 +302,9 @@ def state_on(processes: Processes, name: str, kind: str, **hyper: object) -> dic
     """Train a method; its state and figures on this process."""
     # batches of 32, 32 and 5 rows: shares of different sizes
     method, rows, history = Tiny(kind, n=69).fit(name, epochs=2, processes=processes, **hyper)
-    state = dict(method.state_dict()) | {"purified quality": method.purify(rows).quality}
+    state = dict(method.state_dict()) | {
+        "purified quality": method.purify(rows, rows.predict(method.deployed())).quality
+    }
     return state | {"loss over epochs": torch.tensor(history.series("loss"))}
 
 

@@ -107,11 +107,3 @@ def test_two_processes_learn_what_one_does() -> None:
     alone = gradient(method, batch)
     assert 0 < float(method.loss(batch)["kept"]) < 1
     torch.testing.assert_close(joint_gradient(method, batch, 25), alone, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("peer_weight", -1.0), ("warmup", -1), ("ramp", 0), ("sieve", -1)]
-)
-def test_values_without_meaning_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=name):
-        CORES2(**{name: value})  # type: ignore[arg-type]

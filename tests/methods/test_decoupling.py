@@ -10,9 +10,9 @@ from torch import nn
 from colafier.methods.decoupling import Decoupling
 
 
-@pytest.mark.parametrize("least_share", [0.1, 1.0])
-def test_loss_row_by_row(least_share: float) -> None:
-    method, batch = ready(Decoupling(least_share=least_share))
+@pytest.mark.parametrize("min_share", [0.1, 1.0])
+def test_loss_row_by_row(min_share: float) -> None:
+    method, batch = ready(Decoupling(min_share=min_share))
     logits = [net(batch.x) for net in method.net]
     predictions = [some.argmax(1).tolist() for some in logits]
     rows = [i for i in range(len(batch)) if predictions[0][i] != predictions[1][i]]
@@ -20,13 +20,13 @@ def test_loss_row_by_row(least_share: float) -> None:
     terms = method.loss(batch)
     for name, some in zip(("first", "second"), logits, strict=True):
         losses = row_losses(some, batch.y)
-        expected = sum(losses[i] for i in rows) / max(least_share * len(batch), len(rows))
+        expected = sum(losses[i] for i in rows) / max(min_share * len(batch), len(rows))
         assert float(terms[name].detach()) == pytest.approx(expected, rel=1e-4)
     assert float(terms["disagree"]) == pytest.approx(len(rows) / len(batch))
 
 
 def test_nets_that_agree_learn_nothing() -> None:
-    method, batch = ready(Decoupling(least_share=0.0))
+    method, batch = ready(Decoupling(min_share=0.0))
     method.net[1].load_state_dict(method.net[0].state_dict())
     terms = method.loss(batch)
     (terms["first"] + terms["second"]).backward()

@@ -184,12 +184,3 @@ def test_settings_by_epochs_are_scaled_to_the_run() -> None:
     short = ready(epochs=20)[0].resolved()
     assert short["warmup"] == 2
     assert short["momentum"] ** 20 == pytest.approx(0.99**200)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("warmup", -1), ("momentum", 1.5), ("margin", -0.1), ("hard_q", 0.0), ("alpha", 0.0)],
-)
-def test_values_without_meaning_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=name):
-        Disc(**{name: value})

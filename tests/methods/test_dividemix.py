@@ -221,12 +221,3 @@ def test_both_nets_are_deployed_with_mean_logits() -> None:
     first, second = method.net
     torch.testing.assert_close(method(x), (first(x) + second(x)) / 2)
     assert method.members() == [first, second]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("warmup", -1), ("threshold", 1.2), ("temperature", 0.0), ("alpha", 0.0), ("batch_size", 0)],
-)
-def test_values_without_meaning_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=name):
-        DivideMix(**{name: value})

@@ -103,9 +103,3 @@ def test_without_weight_it_is_cross_entropy() -> None:
     terms = visit(method, batch)
     ce = torch.nn.functional.cross_entropy(method.net(batch.x), batch.y)
     assert sum(terms.values()) == pytest.approx(float(ce.detach()))
-
-
-@pytest.mark.parametrize(("name", "value"), [("momentum", 1.1), ("weight", -1.0)])
-def test_values_without_meaning_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=name):
-        EarlyLearning(**{name: value})

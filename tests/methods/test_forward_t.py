@@ -1,6 +1,5 @@
 """What is special to forward correction: two nets one after the other, and T between them."""
 
-import pytest
 import torch
 from in_phases import (
     CLASSES,
@@ -92,9 +91,3 @@ def found(transition: torch.Tensor) -> float:
 def test_it_learns_the_clean_class_where_t_says_so() -> None:
     knowing = torch.tensor([[0.4, 0.6, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     assert found(knowing) > found(torch.eye(CLASSES)) + 0.2
-
-
-@pytest.mark.parametrize(("name", "value"), [("warmup", 0), ("quantile", 1.5), ("holdout", 0.9)])
-def test_values_without_meaning_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=name):
-        ForwardT(**{name: value})  # type: ignore[arg-type]

@@ -95,12 +95,3 @@ def test_trusted_rows_are_never_pruned_and_rows_without_label_never_kept() -> No
     method, train = ready(observed, trusted, truncated=True, threshold=0.999, first_pruning=0)
     first_batch(method, train, 0)
     assert torch.equal(method.kept.values.bool(), trusted)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("power", 0.0), ("power", 1.1), ("threshold", -0.1), ("first_pruning", -1), ("interval", 0)],
-)
-def test_values_without_meaning_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=name):
-        GeneralizedCrossEntropy(**{name: value})

@@ -51,11 +51,3 @@ def test_two_different_strong_views_each_a_batch_of_its_own() -> None:
     method.net.register_forward_hook(lambda *args: calls.append(len(args[2])))
     method.loss(batch)
     assert calls == [8, 8]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("label_weight", 0.0), ("label_weight", 1.0), ("num_views", 0)]
-)
-def test_values_without_meaning_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=name):
-        GeneralizedJensenShannon(**{name: value})

@@ -63,8 +63,3 @@ def test_agreement_teaches_both_nets_with_the_slope_of_both_divergences() -> Non
     found = torch.autograd.grad(method.loss(batch)["agreement"], parameters)
     assert all(slope.any() for slope in expected)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
-
-
-def test_a_weight_above_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="agreement"):
-        JoCoR(agreement=1.5)

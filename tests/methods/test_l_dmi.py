@@ -121,9 +121,3 @@ def test_fewer_rows_than_a_batch_are_one_batch() -> None:
     method, rows = ready(LDMI(warmup=1, rows_per_class=26))
     part = next(iter(method.passes(1, rows)))
     assert rows.steps(part) == 1
-
-
-@pytest.mark.parametrize(("name", "value"), [("warmup", 0), ("rate", -1.0), ("rows_per_class", 0)])
-def test_values_without_meaning_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=name):
-        LDMI(**{name: value})  # type: ignore[arg-type]

@@ -58,8 +58,3 @@ def test_a_large_alpha_mixes_half_and_half_and_the_score_is_of_the_own_label() -
     assert staged is not None
     torch.testing.assert_close(staged[0], batch.index)
     torch.testing.assert_close(staged[1], expected.detach(), rtol=1e-3, atol=1e-3)
-
-
-def test_an_alpha_of_zero_is_refused() -> None:
-    with pytest.raises(ValueError, match="alpha"):
-        Mixup(alpha=0.0)

@@ -92,9 +92,3 @@ def test_peers_labels_are_drawn_like_the_observed_ones() -> None:
     observed = torch.tensor([0] * 12 + [2] * 4 + [-1] * 4)
     method, _ = ready(observed)
     torch.testing.assert_close(method.shares, torch.tensor([0.75, 0.0, 0.25, 0.0]))
-
-
-@pytest.mark.parametrize("settings", [{"schedule": "dense"}, {"max_weight": -1.0}])
-def test_values_without_meaning_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(settings))):
-        PeerLoss(**settings)

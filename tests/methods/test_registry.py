@@ -1,12 +1,14 @@
 import os
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
 from colafier import methods
+from colafier._validation import Range, range_words, type_words
 from colafier.methods.ce import CrossEntropy
 from colafier.methods.contract import Method
 
@@ -31,7 +33,7 @@ def test_a_name_that_does_not_exist() -> None:
 EXAMPLE = Path(__file__).parents[2] / "examples" / "new_method.py"
 
 
-def test_a_file_of_ones_own_is_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_your_own_file_is_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(methods.OWN_FILES, raising=False)
     assert "new_method" not in methods.available()
     monkeypatch.setenv(methods.OWN_FILES, str(EXAMPLE))
@@ -47,16 +49,15 @@ def test_a_file_of_ones_own_is_a_method(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_example_shows_up_in_the_command_line_and_trains(tmp_path: Path) -> None:
     environment = {**os.environ, methods.OWN_FILES: str(EXAMPLE), "COLUMNS": "200"}
 
-    def say(*words: str) -> str:
+    def output(*words: str) -> str:
         command = [sys.executable, "-m", "colafier", *words]
         return subprocess.run(
             command, check=True, capture_output=True, text=True, env=environment
         ).stdout
 
-    assert "new_method" in say("methods")
+    assert "new_method" in output("methods")
     words = ["--preset", "digits", "--method", "new_method", "--epochs", "1"]
-    told = say("train", *words, "--out", str(tmp_path / "run"))
-    assert "test accuracy" in told
+    assert "test accuracy" in output("train", *words, "--out", str(tmp_path / "run"))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_two_files_of_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         path.parent.mkdir()
         path.write_text("")
     monkeypatch.setenv(methods.OWN_FILES, os.pathsep.join(map(str, paths)))
-    with pytest.raises(ValueError, match="there already: rename"):
+    with pytest.raises(ValueError, match=r"already a method .*rename"):
         methods.available()
 
 
@@ -99,14 +100,13 @@ class Picky(Method):
     def __init__(
         self,
         *,
-        rate: float = 0.5,
-        warmup: int | None = None,
+        rate: Annotated[float, Range(0, 1)] = 0.5,
+        warmup: Annotated[int, Range(1)] | None = None,
         mode: Literal["a", "b"] = "a",
-        widths: tuple[int, ...] = (1,),
         soft: bool = False,
     ) -> None:
         super().__init__()
-        self.chosen = (rate, warmup, mode, widths, soft)
+        self.chosen = (rate, warmup, mode, soft)
 
 
 @pytest.fixture
@@ -116,26 +116,19 @@ def _picky(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_picky")
 def test_hyper_parameters_are_taken() -> None:
-    method = methods.build("picky", rate=1, warmup=3, mode="b", widths=(2, 3), soft=True)
+    method = methods.build("picky", rate=1, warmup=3, mode="b", soft=True)
     assert isinstance(method, Picky)
-    assert method.chosen == (1, 3, "b", (2, 3), True)
+    assert method.chosen == (1, 3, "b", True)
     assert methods.build("picky", warmup=None)
-    assert methods.hyper_parameters("picky")["rate"] == (0.5, float)
+    declared = methods.hyper_parameters("picky")["rate"]
+    assert declared == (0.5, Annotated[float, Range(0, 1)])
 
 
 @pytest.mark.usefixtures("_picky")
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"rate": "1"},
-        {"rate": True},
-        {"warmup": 1.5},
-        {"mode": "c"},
-        {"widths": (1, "2")},
-        {"soft": 1},
-    ],
+    "wrong", [{"rate": "1"}, {"rate": 1.1}, {"warmup": 1.5}, {"warmup": 0}, {"mode": "c"}]
 )
-def test_wrong_types_are_errors(wrong: dict[str, Any]) -> None:
+def test_wrong_types_and_ranges_are_errors(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(ValueError, match=rf"{name} must be "):
         methods.build("picky", **wrong)
@@ -145,3 +138,47 @@ def test_wrong_types_are_errors(wrong: dict[str, Any]) -> None:
 def test_unknown_names_are_errors() -> None:
     with pytest.raises(ValueError, match=r"no hyper-parameter of picky 'ratio'; there are .*rate"):
         methods.build("picky", ratio=1)
+
+
+WITHOUT_MEANING: dict[str, list[tuple[str, Any]]] = {
+    "cal": [("proxy_epochs", 0), ("warmup", -1), ("ramp", 0), ("peer_weight", -1.0)],
+    "co_learning": [("mix_alpha", 0.0), ("temperature", 0.0), ("width", 0)],
+    "co_teaching": [("noise_rate", 1.2), ("ramp", 0)],
+    "co_teaching_plus": [("warmup", -1)],
+    "cores2": [("peer_weight", -1.0), ("warmup", -1), ("ramp", 0), ("sieve", -1)],
+    "decoupling": [("warmup", -1), ("min_share", 1.5)],
+    "disc": [("warmup", -1), ("momentum", 1.5), ("margin", -0.1), ("hard_q", 0.0), ("alpha", 0.0)],
+    "dividemix": [("warmup", -1), ("threshold", 1.2), ("temperature", 0.0), ("batch_size", 0)],
+    "elr": [("momentum", 1.1), ("weight", -1.0)],
+    "elr_plus": [("momentum", 1.1), ("decay", 2.0), ("decay_ramp", 0), ("alpha", 0.0)],
+    "forward_t": [("warmup", 0), ("quantile", 1.5), ("holdout", 0.9)],
+    "gce": [("power", 0.0), ("power", 1.1), ("threshold", -0.1), ("interval", 0)],
+    "gjs": [("label_weight", 0.0), ("label_weight", 1.0), ("num_views", 0)],
+    "jocor": [("agreement", 1.5)],
+    "joint_optim": [("prior_weight", -1.0), ("label_start", 0), ("window", 0)],
+    "l_dmi": [("warmup", 0), ("rate", -1.0), ("rows_per_class", 0)],
+    "mixup": [("alpha", 0.0)],
+    "peer_loss": [("schedule", "dense"), ("max_weight", -1.0)],
+    "pencil": [("observed_weight", -1.0), ("label_rate", -0.1), ("label_steps", 0)],
+    "reweight_r": [("warmup", 0), ("revision", -1), ("revision_rate", -1.0), ("quantile", 2.0)],
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_MEANING)
+def test_values_without_meaning_are_refused(name: str) -> None:
+    for key, value in WITHOUT_MEANING[name]:
+        with pytest.raises(ValueError, match=rf"{key} must be .*, not {value!r}"):
+            methods.build(name, **{key: value})
+
+
+def test_the_range_of_the_loss_weight_may_include_infinity() -> None:
+    assert methods.build("peer_loss", max_weight=inf)
+
+
+@pytest.mark.parametrize("name", methods.available())
+def test_every_number_declares_a_range_that_holds_its_default(name: str) -> None:
+    for key, (default, kind) in methods.hyper_parameters(name).items():
+        if "number" in type_words(kind):
+            assert range_words(kind), key
+        if default is not methods.REQUIRED:
+            assert methods.check(name, {key: default}) == {key: default}

@@ -108,11 +108,3 @@ def test_short_runs_go_through(epochs: int) -> None:
     method, rows = ready(ReweightR(), epochs=epochs)
     run_pass(method, rows, range(epochs))
     assert torch.isfinite(rows.predict(method.deployed())).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("warmup", 0), ("revision", -1), ("revision_rate", -1.0), ("quantile", 2.0)]
-)
-def test_values_without_meaning_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=name):
-        ReweightR(**{name: value})  # type: ignore[arg-type]

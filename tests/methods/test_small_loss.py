@@ -36,7 +36,7 @@ def test_weights_give_the_mean_over_chosen_rows_however_the_batch_is_shared() ->
     assert float((weight * losses).mean()) == pytest.approx(2.0)
     shares = [(weight * losses)[part].mean() * len(part) for part in ([0, 1], [2, 3, 4])]
     assert float(sum(shares)) / 5 == pytest.approx(2.0)
-    assert float((mean_over(chosen, min=4) * losses).mean()) == pytest.approx(1.0)
+    assert float((mean_over(chosen, min_rows=4) * losses).mean()) == pytest.approx(1.0)
 
 
 def test_nothing_chosen_gives_no_weight() -> None:

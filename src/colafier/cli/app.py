@@ -9,6 +9,7 @@ from rich.table import Table
 
 from colafier import __version__
 from colafier._io import whole
+from colafier._validation import range_words, type_words
 from colafier.cli import data, report, review
 from colafier.cli.terminal import SHORT_HELP, console, interruptible, mistakes_explained
 from colafier.methods import REQUIRED, available, find, hyper_parameters
@@ -181,7 +182,7 @@ def methods(
         str | None, typer.Argument(help="Explain this one and list its hyper-parameters.")
     ] = None,
 ) -> None:
-    """List what there is to train with.
+    """List the methods to train with, or explain one.
 
     - `colafier methods`
     - `colafier methods colafier`
@@ -251,14 +252,14 @@ def noise(
 
 
 def _explain(method: str) -> None:
-    """What a method is, and what `--set` can change of it."""
+    """What a method is, and which of its hyper-parameters `--set` can change."""
     kind = find(method)
-    console.print(f"{kind.reference} {kind.year}\n\n{inspect.getdoc(kind)}", soft_wrap=True)
-    shown = Table("--set", "default")
-    for key, (default, _) in hyper_parameters(method).items():
-        shown.add_row(key, "must be given" if default is REQUIRED else str(default).lower())
-    if shown.row_count:
-        console.print(shown)
+    console.print(f"{kind.reference} {kind.year}\n\n{inspect.getdoc(kind)}\n", soft_wrap=True)
+    shown = Table("--set", "default", "type or choices", "range")
+    for key, (default, declared) in hyper_parameters(method).items():
+        usual = "must be given" if default is REQUIRED else str(default).lower()
+        shown.add_row(key, usual, type_words(declared), range_words(declared))
+    console.print(shown if shown.row_count else "It has no hyper-parameters.")
 
 
 def _overrides(**options: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Labels that are probabilities: what they say about the rows."""
+"""The result of methods whose labels are probabilities."""
 
 import torch
 from torch import Tensor
@@ -7,11 +7,11 @@ from colafier.methods.contract import Purified
 
 
 def purified(soft: Tensor, observed: Tensor) -> Purified:
-    """The likeliest classes, and how much of each soft label is the observed class.
+    """The most probable classes, and the probability of each observed label.
 
     Args:
         soft: Soft labels (n, c).
-        observed: Observed labels (n,); -1, for none, stays.
+        observed: Observed labels (n,); a row without one (-1) gets none.
     """
     quality = soft.gather(1, observed.clamp(min=0)[:, None])[:, 0]  # (n,)
     labels = torch.where(observed < 0, observed, soft.argmax(1))  # (n,)

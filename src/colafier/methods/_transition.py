@@ -1,7 +1,7 @@
-"""The matrix T of class-dependent noise, T[i, j] = P(given j | true i), from anchor rows.
+"""The transition matrix T of class-dependent noise, T[i, j] = P(observed j | true i).
 
-An anchor row is one that surely belongs to its class: what a net trained on the observed labels
-predicts for it is how labels of that class go wrong.
+It is estimated from anchor rows, which surely belong to their class. What a net trained on the
+observed labels predicts for an anchor row shows how the labels of that class go wrong.
 """
 
 from math import ceil
@@ -9,22 +9,22 @@ from math import ceil
 import torch
 from torch import Tensor
 
-SMALLEST = 1e-7  # probability of a observed label that is taken to be impossible
+SMALLEST = 1e-7  # probability of an observed label that T takes to be impossible
 
 
 def anchor_transition(p: Tensor, quantile: float = 0.97) -> Tensor:
-    """T (c, c): row i is what a net says of the anchor row of class i.
+    """T (c, c): row i is the prediction for the anchor row of class i.
 
     Args:
-        p: Probabilities of all rows, from a net that was trained on the observed labels (n, c).
+        p: Probabilities of all rows, from a net trained on the observed labels (n, c).
         quantile: The anchor is the most probable row below this quantile of its class, since the
-            very top may be outliers.
+            most probable rows of all may be outliers.
 
-    Note: A class with fewer rows than are above the quantile (all classes, if there are a hundred)
-        has its anchor at the very top, as the authors have it for CIFAR-100. A class that the net
-        finds nowhere has no anchor; its row is that of clean labels, where the authors would take
-        the row of another class, and then nothing tells the two apart. Their code also sets what
-        is above the quantile to 0 in the predictions themselves, which later rows of T then read.
+    Note: A class with fewer rows than lie above the quantile (every class, if there are a hundred)
+        takes its most probable row, as the authors do for CIFAR-100. A class that the net never
+        predicts has no anchor. Its row of T is that of clean labels; the authors would take the
+        row of another class, and the two could not be told apart. Their code also sets the
+        predictions above the quantile to 0, and later rows of T are computed from these.
     """
     n, c = p.shape
     limit = p.kthvalue(ceil(quantile * (n - 1)) + 1, dim=0).values  # (c,)
@@ -39,6 +39,6 @@ def anchor_transition(p: Tensor, quantile: float = 0.97) -> Tensor:
 
 
 def forward_loss(logits: Tensor, observed: Tensor, transition: Tensor) -> Tensor:
-    """-ln of the probability of the observed labels (b,): the prediction, sent through T."""
-    chances = transition.clamp(min=SMALLEST).log().T[observed]  # (b, c) given the true class
+    """Negative log likelihood of the observed labels (b,), after multiplying predictions by T."""
+    chances = transition.clamp(min=SMALLEST).log().T[observed]  # (b, c) by true class
     return -(logits.log_softmax(1) + chances).logsumexp(1)

@@ -1,27 +1,24 @@
-"""CAL, Zhu et al., CVPR 2021: peer loss, less what noise that depends on the row adds to it.
+"""CAL, Zhu et al., CVPR 2021: peer loss, corrected for instance-dependent noise.
 
 Such noise adds a covariance between the observed label and the loss. It is estimated within classes
-of proxy labels, which a first net makes; a second one then learns without it.
+of proxy labels, which a first net provides; a second net then trains with it subtracted.
 """
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core.schedules import plain_epochs, ramp, scaled
 from colafier.methods._class_losses import class_losses, label_shares
-from colafier.methods._row_losses import no_losses
+from colafier.methods._two_nets import FirstAndSecond
 from colafier.methods.contract import (
     Batch,
     MakeNet,
-    MakeOptimizer,
-    Method,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -30,34 +27,36 @@ from colafier.methods.row_table import RowTable
 AUTHORS_EPOCHS = 166  # 66 of the first net until its proxy labels are read, 100 of the second
 AUTHORS_WARMUP = 10
 SMALLEST = 1e-8  # added to probabilities in the loss of the observed label
-SMALLEST_SUBTRACTED = 1e-5  # and in what is subtracted
-PROXY_RATE = 0.1  # of the first net's last epochs, as a multiple of the run's
+SMALLEST_SUBTRACTED = 1e-5  # and in the terms that are subtracted
+PROXY_RATE = 0.1  # learning rate of the first net's last epochs, as a multiple of the run's
 
 
-class CAL(Method):
-    """Peer loss for a first net, whose predictions are proxies; peer loss less covariance for a second.
+class CAL(FirstAndSecond):
+    """Peer loss for a first net, which makes proxy labels; for a second net, less the covariance.
 
     Args:
         proxy_epochs: Epochs of the first net; by default scaled from 66 in 166.
-        warmup: Epochs of cross entropy at the begin of each net; by default 10, but no more than
+        warmup: Epochs of cross entropy at the start of each net; by default 10, but no more than
             half of the first net's.
         ramp: Epochs after them in which the peer term rises; by default scaled from 30 in 166.
-        proxy_peer_weight: Weight of the first net's peer term in the end, alpha.
-        peer_weight: Weight of the second net's peer term in the end, alpha.
-        sure: A proxy is the observed label if its loss is this far below the mean over labels, else
-            the prediction. For 10 classes; with fewer the mean is smaller, and this shrinks alike.
+        proxy_peer_weight: Final weight of the first net's peer term, alpha.
+        peer_weight: Final weight of the second net's peer term, alpha.
+        sure: A proxy label is the observed label if its loss is this far below the mean over all
+            labels, else the prediction. This is for 10 classes, and is scaled for other numbers.
 
-    Note: The authors center the losses in the covariance by last epoch's means. These have no
-        gradient, so they are left out, and only the logged value differs. They average within
-        proxy classes first and then by the classes' shares, which is one mean over rows but for
-        chance in the batch. Their warm-up of 10 epochs is not scaled as long as it fits, since a
-        peer term that comes before all classes are learned loses some for good. They read the
-        proxies soon after the rate of SGD has dropped to a tenth: so here, but the second net has
+    Note: The authors center the losses in the covariance by the means of the last epoch. These have
+        no gradient, so they are left out here, and only the logged value differs. They average
+        within proxy classes first and then over classes by their shares, which is a mean over rows
+        except for sampling in the batch.
+    Note: Their warm-up of 10 epochs is not shortened as long as it fits: if the peer term starts
+        before all classes are learned, some are lost for good. They read the proxy labels soon
+        after the rate of SGD has dropped to a tenth, and so does this code. The second net then has
         the run's rate throughout, where theirs drops again (`--lr-floor` lets all rates fall). They
-        divide rates by 1 + alpha, which is left out: it means little to an optimizer that scales
-        gradients itself. The net that counts has three fifths of the epochs, which shows in short
-        runs: on FM-mini it is below cross entropy with 9 of 15 epochs (mean of the last 10: .637
-        and .697) and above it with 15 of 25 (.741).
+        divide rates by 1 + alpha; that is left out, since it has little effect on an optimizer that
+        scales gradients itself.
+    Note: The second net has three fifths of the epochs, which shows in short runs: on FM-mini it is
+        below cross entropy with 9 of 15 epochs (mean of the last 10: .637 and .697) and above it
+        with 15 of 25 (.741).
     """
 
     reference = (
@@ -65,28 +64,21 @@ class CAL(Method):
         "CVPR"
     )
     year = 2021
-    num_nets = 2
 
     shares: Tensor
     flips: Tensor
-    corrects: Tensor
 
     def __init__(
         self,
         *,
-        proxy_epochs: int | None = None,
-        warmup: int | None = None,
-        ramp: int | None = None,
-        proxy_peer_weight: float = 2.0,
-        peer_weight: float = 1.0,
-        sure: float = 8.0,
+        proxy_epochs: Annotated[int, Range(1)] | None = None,
+        warmup: Annotated[int, Range(0)] | None = None,
+        ramp: Annotated[int, Range(1)] | None = None,
+        proxy_peer_weight: Annotated[float, Range(0)] = 2.0,
+        peer_weight: Annotated[float, Range(0)] = 1.0,
+        sure: Annotated[float, Range()] = 8.0,
     ) -> None:
         super().__init__()
-        within(proxy_epochs, 1, inf, "proxy_epochs")
-        within(warmup, 0, inf, "warmup")
-        within(ramp, 1, inf, "ramp")
-        within(proxy_peer_weight, 0, inf, "proxy_peer_weight")
-        within(peer_weight, 0, inf, "peer_weight")
         self.proxy_epochs = proxy_epochs
         self.warmup = warmup
         self.ramp = ramp
@@ -95,31 +87,24 @@ class CAL(Method):
         self.sure = sure
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """Both nets, proxy labels and losses of the rows, and how observed labels are spread."""
+        """Both nets, proxy labels, and the distribution of the observed labels."""
+        super().setup(make_net, train, epochs)
         c = self.num_classes = train.num_classes
         self.epochs = epochs
         self.first_epochs = scaled(66, epochs, AUTHORS_EPOCHS, self.proxy_epochs)
         self.warmup_epochs = plain_epochs(AUTHORS_WARMUP, self.first_epochs, self.warmup)
         self.ramp_epochs = scaled(30, epochs, AUTHORS_EPOCHS, self.ramp)
-        self.first = make_net()
-        self.net = make_net()
         self.proxies = RowTable(train.observed, trusted=train.trusted)
-        self.row_losses = no_losses(train.n)
         shares = label_shares(train.observed[train.labeled], c)  # (c,)
         self.register_buffer("shares", shares, persistent=False)
-        self.register_buffer("flips", torch.eye(c))  # tau (c, c): share of given j in proxy i
-        self.register_buffer("corrects", torch.tensor(False))  # whether proxies are there
+        self.register_buffer("flips", torch.eye(c))  # tau (c, c): share of observed j in proxy i
 
     def reset_beliefs(self, train: TrainSet) -> None:
         """Count decided labels among the observed ones."""
         self._count_flips(train)
 
-    def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
-        """One for each net."""
-        return {"first": make(self.first.parameters()), "net": make(self.net.parameters())}
-
     def passes(self, epoch: int, train: TrainSet) -> Passes:
-        """Epochs of the first net, the last of them at a low rate, then those of the second."""
+        """Epochs of the first net, the last of them at a low rate, then those of the second net."""
         if epoch < self.first_epochs and not self.corrects:
             calm = epoch >= self.first_epochs - max(1, round(self.first_epochs * 6 / 66))
             scale, span = PROXY_RATE if calm else None, (0, self.first_epochs)
@@ -128,7 +113,7 @@ class CAL(Method):
         if not self.corrects:
             self._count_flips(train)
             self.corrects.fill_(True)
-        span = (self.first_epochs, self.epochs)  # a fresh net begins with the whole rate
+        span = (self.first_epochs, self.epochs)  # a new net starts with the full rate
         yield Pass(optimizers=("net",), lr_span=span)
 
     def loss(self, batch: Batch) -> Terms:
@@ -149,11 +134,6 @@ class CAL(Method):
             "covariance": -covariance(subtracted, batch.y, self.flips[proxies]).mean(),
         }
 
-    def deployed(self) -> nn.Module:
-        """The second net; before it is there, the first."""
-        net: nn.Module = self.net if self.corrects else self.first
-        return net
-
     def resolved(self) -> dict[str, Any]:
         """The schedule in epochs of this run."""
         return {
@@ -163,20 +143,20 @@ class CAL(Method):
         }
 
     def rows_now(self) -> dict[str, Tensor]:
-        """The proxies, and losses of the observed labels."""
-        return {"labels": self.proxies.values, "loss": self.row_losses.values}
+        """The proxy labels, and the losses of the observed ones."""
+        return {"labels": self.proxies.values, **super().rows_now()}
 
     def _count_flips(self, train: TrainSet) -> None:
-        """How the observed labels of rows with the same proxy are spread."""
+        """Count the observed labels among rows with the same proxy label."""
         observed, proxies = train.observed[train.labeled], self.proxies.values.cpu()[train.labeled]
         counts = torch.zeros(self.num_classes, self.num_classes)  # (c, c)
         counts.index_put_((proxies, observed), torch.ones(len(observed)), accumulate=True)
         self.flips.copy_(counts / counts.sum(1, keepdim=True).clamp(min=1))
 
     def _peer(self, epoch: int, losses: Tensor) -> Tensor:
-        """The weighted mean loss over labels as frequent as the observed ones; milder at first.
+        """The mean loss over classes, weighted by their shares among the observed labels.
 
-        The first net takes the root of the shares.
+        The first net uses the square roots of the shares.
         """
         shares = self.shares if self.corrects else self.shares.sqrt()  # (c,)
         end = self.peer_weight if self.corrects else self.proxy_peer_weight
@@ -185,14 +165,14 @@ class CAL(Method):
 
     @torch.no_grad()
     def _write_proxies(self, batch: Batch, losses: Tensor, own: Tensor) -> None:
-        """Stage proxy labels: given ones that the net is sure of, predictions elsewhere."""
+        """Stage proxy labels: the observed label if the net is sure of it, else the prediction."""
         needed = self.sure * (1 - 1 / self.num_classes) / 0.9
         sure = losses.mean(1) - own > needed  # (b,)
         self.proxies.write(batch.index, torch.where(sure, batch.y, losses.argmin(1)))
 
 
 def covariance(losses: Tensor, observed: Tensor, flips: Tensor) -> Tensor:
-    """Each row's part in the covariance of observed label and loss, summed over labels (b,).
+    """Each row's contribution to the covariance of label and loss, summed over labels (b,).
 
     Args:
         losses: Of every label (b, c).

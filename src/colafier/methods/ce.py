@@ -1,4 +1,4 @@
-"""Cross entropy on the observed labels: what a method must beat."""
+"""Cross entropy on the observed labels: the baseline that a method must beat."""
 
 from torch.nn import functional as F
 
@@ -7,7 +7,7 @@ from colafier.methods.contract import Batch, Terms
 
 
 class CrossEntropy(WithRowLosses):
-    """Plain training, which in the end learns the wrong labels as well."""
+    """Plain training, which in a long run memorizes the wrong labels as well."""
 
     reference = "Zhang et al.: Understanding deep learning requires rethinking generalization, ICLR"
     year = 2017

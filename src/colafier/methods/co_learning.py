@@ -1,15 +1,14 @@
 """Co-learning: one backbone learns from noisy labels and, without labels, from pairs of views.
 
-A head that sees labels then learns to keep the distances that a head without labels finds.
+The head that sees labels also learns to keep the distances that the label-free head finds.
 """
 
-from math import inf
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core import losses
 from colafier.core.functional import cross_entropy
 from colafier.core.mixing import mixup
@@ -19,6 +18,7 @@ from colafier.methods.contract import (
     Engine,
     MakeNet,
     MakeOptimizer,
+    Range,
     Terms,
     TrainSet,
 )
@@ -29,7 +29,7 @@ TINY = 1e-12
 def similarity(rows: Tensor) -> Tensor:
     """exp(-squared distance) of each of n rows (n, d) to each other (n, n).
 
-    That of a row to itself has no gradient.
+    The similarity of a row to itself has no gradient.
     """
     lengths = rows.square().sum(1)  # (n,)
     distance = lengths[:, None] + lengths - 2 * rows @ rows.T  # (n, n)
@@ -38,21 +38,21 @@ def similarity(rows: Tensor) -> Tensor:
 
 
 class CoLearning(WithRowLosses):
-    """A label head with mixup, a label-free head with contrast, and distances kept between them.
+    """A label head with mixup, a label-free contrastive head, and the same distances in both.
 
     Args:
-        mix_alpha: Of Beta(alpha, alpha) for mixup.
-        temperature: Of the contrast.
+        mix_alpha: Parameter of Beta(alpha, alpha) for mixup.
+        temperature: Temperature of the contrastive loss.
         width: Number of features of the label-free head.
 
-    Note: The structure loss can only draw rows together, and Adam makes even small ones of its
-        gradients count. So nearness in the label-free head must be rare, which takes many features:
-        with 64 in place of 512 the label head learned little on digits.
-    Note: A mix keeps at least half of a row. That changes nothing: which of two rows is called the
-        partner is drawn at random, and all mixes count alike.
-    Note: As in the authors' code the structure loss has a step of its own that moves the label head
-        only, with the whole learning rate.
-    Note: The authors train with Adam, whose rate falls linearly from epoch 80 of 200 on, and color
+    Note: The structure loss can only pull rows together, and with Adam even small gradients count.
+        So rows must rarely be close in the label-free head, which takes many features: with 64
+        instead of 512 the label head learned little on digits.
+    Note: A mix keeps at least half of its first row. This is no restriction: which of two rows is
+        the partner is drawn at random, and all mixes have the same weight.
+    Note: As in the authors' code, the structure loss has a separate step that changes the label
+        head only, at the full learning rate.
+    Note: The authors train with Adam, whose rate falls linearly from epoch 80 of 200, and use color
         jitter in their strong views.
     """
 
@@ -63,12 +63,13 @@ class CoLearning(WithRowLosses):
     views = ("weak", "strong", "strong")
 
     def __init__(
-        self, *, mix_alpha: float = 5.0, temperature: float = 0.5, width: int = 512
+        self,
+        *,
+        mix_alpha: Annotated[float, Range(1e-3)] = 5.0,
+        temperature: Annotated[float, Range(1e-3)] = 0.5,
+        width: Annotated[int, Range(1)] = 512,
     ) -> None:
         super().__init__()
-        within(mix_alpha, 1e-3, inf, "mix_alpha")
-        within(temperature, 1e-3, inf, "temperature")
-        within(width, 1, inf, "width")
         self.mix_alpha = mix_alpha
         self.temperature = temperature
         self.width = width
@@ -86,16 +87,16 @@ class CoLearning(WithRowLosses):
         return {"all": make(self.parameters()), "head": make(self.net.head.parameters())}
 
     def update(self, batch: Batch, engine: Engine) -> Terms:
-        """First a step of the label head alone, then one of everything."""
+        """First a step of the label head alone, then one of all parameters."""
         terms = engine.minimize(self.structure, batch, only=("head",))
         return terms | engine.minimize(self.loss, batch, only=("all",))
 
     def structure(self, batch: Batch) -> Terms:
-        """The label head's distances between rows shall be those of the label-free head."""
+        """Make the label head's distances between rows those of the label-free head."""
         with torch.no_grad():
             features = self.net.backbone(batch.x)  # (b, d)
             projected = self.projector(features)  # (b, d)
-        # Without the bias: it changes no distance, but Adam would make steps of rounding errors.
+        # Without the bias: it changes no distance, but Adam would turn rounding errors into steps.
         unbiased = F.linear(features, self.net.head.weight)  # (b, c)
         self.row_losses.write(batch.index, cross_entropy(unbiased + self.net.head.bias, batch.y))
         found = similarity(self.all_gather(projected))  # (all b, all b)
@@ -103,14 +104,14 @@ class CoLearning(WithRowLosses):
         return {"structure": self._shared(-(found * (kept + TINY).log()).mean(), batch)}
 
     def loss(self, batch: Batch) -> Terms:
-        """Cross entropy of mixed rows, and contrast between two strong views."""
+        """Cross entropy of mixed rows, and the contrastive loss of two strong views."""
         mixed = mixup(batch.x, self.mix_alpha)
         labels = losses.mixed(self.net(mixed.x), batch.y, batch.y[mixed.partner], mixed.keep)
         contrast = self._shared(self._contrast(batch.views[1:]).mean(), batch)
         return {"labels": labels.mean(), "contrast": contrast}
 
     def _contrast(self, views: tuple[Tensor, ...]) -> Tensor:
-        """How hard it is to tell the other view of a row from all other rows, NT-Xent (2n,)."""
+        """NT-Xent loss (2n,): find the other view of a row among all other rows."""
         projected = self.projector(self.net.backbone(torch.cat(views)))  # (2b, d)
         anchors = torch.cat([self._among_all(view) for view in projected.chunk(2)])  # (2n, d)
         places = torch.arange(len(anchors), device=anchors.device)  # (2n,)
@@ -120,16 +121,16 @@ class CoLearning(WithRowLosses):
         return cross_entropy(logits.masked_fill(itself, -torch.inf), places.roll(len(places) // 2))
 
     def _among_all(self, rows: Tensor) -> Tensor:
-        """Rows of all processes (all b, d), of which this one's have a gradient."""
+        """Rows of all processes (all b, d); only those of this process have a gradient."""
         every = self.all_gather(rows)  # (all b, d)
         place = self.local_slice(torch.arange(len(every), device=rows.device))  # (b,)
         return every.index_copy(0, place, rows)
 
     def _shared(self, value: Tensor, batch: Batch) -> Tensor:
-        """A mean over pairs of all rows, where each process has the gradient of its own rows only.
+        """A mean over all pairs of rows, where each process has the gradient of its rows only.
 
-        The engine weights gradients with the process's share of the rows. These are no mean over
-        its rows but a part of the whole, so the weight is taken out again.
+        The engine weights gradients by the process's share of the rows, as if they were of a mean
+        over its rows. Here they are already a part of the whole, so the weight is removed again.
         """
         rows = len(self.all_gather(batch.index))
         return value.detach() + (value - value.detach()) * (rows / len(batch))

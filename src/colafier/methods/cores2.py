@@ -1,16 +1,14 @@
-"""CORES2, Cheng et al., ICLR 2021: a sieve lets rows through whose label fits better than average.
+"""CORES2, Cheng et al., ICLR 2021: a sieve keeps rows whose label fits better than average.
 
-For the sieve to tell rows apart predictions must be confident: the mean loss over all labels, as
-frequent as they are, is subtracted.
+The sieve needs confident predictions. So the mean loss over all labels, weighted by how frequent
+they are, is subtracted.
 """
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import plain_epochs, ramp, scaled
 from colafier.methods._class_losses import class_losses, label_shares
@@ -20,6 +18,7 @@ from colafier.methods.contract import (
     Method,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -33,17 +32,19 @@ class CORES2(Method):
     """Cross entropy less the mean over labels, on the rows that pass the sieve.
 
     Args:
-        peer_weight: Weight of the mean loss over labels in the end, beta.
+        peer_weight: Final weight of the mean loss over labels, beta.
         warmup: Epochs of cross entropy alone; by default 10, but no more than half of the run.
         ramp: Epochs after them in which the weight rises; by default scaled from 30 in 100.
-        sieve: Epochs before rows are sieved; by default scaled from 31 in 100, after the warm-up.
+        sieve: Epochs before rows are dropped; by default scaled from 31 in 100, after the warm-up.
 
-    Note: This is the authors' first phase; the second, which trains on sieved rows as if they had
-        no label (CORES*), is not here. They train with plain SGD, 0.1 and in the second half 0.01,
-        divided by 1 + beta, which is left out: it means little to an optimizer that scales
-        gradients itself. Rows that a person decided are always kept. The warm-up is not scaled as
-        long as it fits: a peer term that comes before all classes are learned loses some for good
-        (digits, falling rate: .775 with 4 epochs of it, two classes lost; .886 with 10, none).
+    Note: This is the authors' first phase. The second, which trains on dropped rows as if they had
+        no label (CORES*), is not implemented. They train with plain SGD, with a rate of 0.1 and
+        0.01 in the second half, divided by 1 + beta. That division is left out, since it has little
+        effect on an optimizer that scales gradients itself. Rows that a person decided are always
+        kept.
+    Note: The warm-up is not shortened as long as it fits: if the peer term starts before all
+        classes are learned, some are lost for good (digits, falling rate: .775 with a warm-up of 4
+        epochs and two classes lost; .886 with 10 and none lost).
     """
 
     reference = (
@@ -58,23 +59,19 @@ class CORES2(Method):
     def __init__(
         self,
         *,
-        peer_weight: float = 2.0,
-        warmup: int | None = None,
-        ramp: int | None = None,
-        sieve: int | None = None,
+        peer_weight: Annotated[float, Range(0)] = 2.0,
+        warmup: Annotated[int, Range(0)] | None = None,
+        ramp: Annotated[int, Range(1)] | None = None,
+        sieve: Annotated[int, Range(0)] | None = None,
     ) -> None:
         super().__init__()
-        within(peer_weight, 0, inf, "peer_weight")
-        within(warmup, 0, inf, "warmup")
-        within(ramp, 1, inf, "ramp")
-        within(sieve, 0, inf, "sieve")
         self.peer_weight = peer_weight
         self.warmup = warmup
         self.ramp = ramp
         self.sieve = sieve
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """A net, and for each row whether it passed the sieve and how far its label is off."""
+        """A net, and for each row whether it passed the sieve and the excess of its loss."""
         super().setup(make_net, train, epochs)
         self.warmup_epochs = plain_epochs(AUTHORS_WARMUP, epochs, self.warmup)
         self.ramp_epochs = scaled(30, epochs, AUTHORS_EPOCHS, self.ramp)
@@ -88,14 +85,14 @@ class CORES2(Method):
         self.excess = RowTable(torch.zeros(train.n))
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
-        """One walk; then the label shares of the rows that were kept, for the next."""
+        """One pass; then the label shares of the kept rows, for the next epoch."""
         yield Pass()
         kept = self.kept.values.cpu() & train.labeled  # (n,)
         if kept.any():
             self.shares.copy_(label_shares(train.observed[kept], train.num_classes))
 
     def loss(self, batch: Batch) -> Terms:
-        """Mean over the rows that pass the sieve of the observed label's loss, less the peer's."""
+        """Loss of the observed label less the peer term, averaged over the rows that are kept."""
         logits = self.net(batch.x)  # (b, c)
         own = cross_entropy(logits, batch.y)  # (b,)
         every = class_losses(logits, SMALLEST)  # (b, c)
@@ -104,7 +101,7 @@ class CORES2(Method):
         self.kept.write(batch.index, kept)
         self.excess.write(batch.index, excess)
         share = self.all_gather(kept.float()).mean()  # of the whole batch
-        weight = kept / share.clamp(min=1e-9)  # (b,) a batch may keep nothing
+        weight = kept / share.clamp(min=1e-9)  # (b,) a batch may keep no row
         peer_weight = ramp(batch.epoch, self.warmup_epochs, self.ramp_epochs, 0.0, self.peer_weight)
         peer = every @ self.shares  # (b,)
         return {
@@ -122,5 +119,5 @@ class CORES2(Method):
         }
 
     def rows_now(self) -> dict[str, Tensor]:
-        """How far the observed label's loss is above the mean over labels; the sieve is at 0."""
+        """How far the observed label's loss is above the mean over labels; the sieve cuts at 0."""
         return {"excess": self.excess.values}

@@ -1,17 +1,15 @@
-"""DivideMix: each net splits the rows for the other, which treats doubtful ones as unlabeled.
+"""DivideMix: each net splits the rows for the other, which treats doubtful rows as unlabeled.
 
-The split is a mixture of two Gaussians over the losses; training on both parts is MixMatch.
+The split fits a mixture of two Gaussians to the losses; training on both parts is MixMatch.
 """
 
 import warnings
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.mixing import mixup
 from colafier.core.schedules import scaled
@@ -22,6 +20,7 @@ from colafier.methods.contract import (
     MakeNet,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -32,28 +31,28 @@ AUTHORS_EPOCHS = 300
 
 
 class DivideMix(InTurns):
-    """Two nets, semi-supervised: what the other net finds clean is labeled, the rest is not.
+    """Two nets with semi-supervised training: only rows that the other net finds clean have labels.
 
     Args:
         warmup: Epochs of plain training; by default scaled from 10 in 300.
         ramp: Epochs after it in which the unlabeled loss rises; by default scaled from 16 in 300.
-        threshold: Clean probability above which a row counts as labeled, tau.
-        temperature: Of the sharpened targets, T.
-        alpha: Of Beta(alpha, alpha), from which the shares in a mix are drawn.
+        threshold: Probability of being clean above which a row counts as labeled, tau.
+        temperature: Temperature that sharpens the targets, T.
+        alpha: Parameter of Beta(alpha, alpha), from which the shares in a mix are drawn.
         unlabeled_weight: Weight of the unlabeled loss, lambda_u.
         penalty: Weight of the confidence penalty in the warm-up.
         batch_size: Labeled rows in a step after the warm-up, with as many unlabeled ones.
 
     Note:
-        lambda_u is 0 for the authors' asymmetric noise and 20 % symmetric noise, 25 for more (their
-        code's default) and 50 for 90 %. The penalty is theirs for asymmetric noise only; without it
-        losses fall into no two groups there. Both defaults are meant for noise that depends on the
-        class or the row. What the authors do at 90 % noise, averages of losses over epochs and a
-        threshold of 0.6, is left out. They train with SGD, the rate divided by 10 in the middle.
-        Predictions are made in eval mode, and rows that came without a label join the unlabeled ones.
-        If no more than a few labels are found clean, the nearest to it are added, so that there is
-        a step to take. In short runs on few rows the scaled warm-up is a handful of steps: set a
-        longer one.
+        The authors set lambda_u to 0 for asymmetric and 20 % symmetric noise, to 25 for more noise
+        (the default of their code) and to 50 for 90 %. They use the penalty for asymmetric noise
+        only, where losses would not form two groups without it. Both defaults here are meant for
+        noise that depends on the class or the row. What the authors do at 90 % noise (losses
+        averaged over epochs, a threshold of 0.6) is left out. They train with SGD and divide the
+        rate by 10 after half of the run. Predictions for targets are made in eval mode. Rows
+        without a label join the unlabeled ones. If hardly any label is found clean, those most
+        likely to be clean are added, so that there is something to train on. In short runs on few
+        rows the scaled warm-up is a handful of steps; set a longer one.
     """
 
     reference = (
@@ -65,24 +64,16 @@ class DivideMix(InTurns):
     def __init__(
         self,
         *,
-        warmup: int | None = None,
-        ramp: int | None = None,
-        threshold: float = 0.5,
-        temperature: float = 0.5,
-        alpha: float = 4.0,
-        unlabeled_weight: float = 0.0,
-        penalty: float = 1.0,
-        batch_size: int = 64,
+        warmup: Annotated[int, Range(0)] | None = None,
+        ramp: Annotated[int, Range(1)] | None = None,
+        threshold: Annotated[float, Range(0, 1)] = 0.5,
+        temperature: Annotated[float, Range(1e-3)] = 0.5,
+        alpha: Annotated[float, Range(1e-3)] = 4.0,
+        unlabeled_weight: Annotated[float, Range(0)] = 0.0,
+        penalty: Annotated[float, Range(0)] = 1.0,
+        batch_size: Annotated[int, Range(1)] = 64,
     ) -> None:
         super().__init__()
-        within(warmup, 0, inf, "warmup")
-        within(ramp, 1, inf, "ramp")
-        within(threshold, 0, 1, "threshold")
-        within(temperature, 1e-3, inf, "temperature")
-        within(alpha, 1e-3, inf, "alpha")
-        within(unlabeled_weight, 0, inf, "unlabeled_weight")
-        within(penalty, 0, inf, "penalty")
-        within(batch_size, 1, inf, "batch_size")
         self.warmup = warmup
         self.ramp = ramp
         self.threshold = threshold
@@ -93,15 +84,15 @@ class DivideMix(InTurns):
         self.batch_size = batch_size
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """Two nets, and what each of them thinks of the observed labels."""
+        """Two nets, and the probability by each of them that the observed labels are clean."""
         super().setup(make_net, train, epochs)
         self.num_classes = train.num_classes
         self.warmup_epochs = scaled(10, epochs, AUTHORS_EPOCHS, self.warmup)
         self.ramp_epochs = scaled(16, epochs, AUTHORS_EPOCHS, self.ramp)
-        self.clean = RowTable(torch.ones(train.n, 2))  # probability, by each net's losses
+        self.clean = RowTable(torch.ones(train.n, 2))  # probability, from each net's losses
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
-        """Each net in turn; after the warm-up both split the rows before either of them learns."""
+        """A pass for each net; after the warm-up both split the rows before either one trains."""
         if epoch < self.warmup_epochs:
             for tag in TAGS:
                 yield Pass(tag=tag, optimizers=(tag,))
@@ -133,7 +124,7 @@ class DivideMix(InTurns):
         target = mixed.keep * own + (1 - mixed.keep) * own[mixed.partner]
         logits = self.net[number](mixed.x)  # (m, c)
         p = logits.softmax(1)
-        first = len(batch) * len(batch.views)  # these are mostly labeled
+        first = len(batch) * len(batch.views)  # rows of the labeled part
         terms = {
             "labeled": cross_entropy(logits[:first], target[:first]).mean(),
             "prior": prior_loss(self, p),
@@ -144,7 +135,7 @@ class DivideMix(InTurns):
         return terms
 
     def weight_at(self, progress: float) -> float:
-        """lambda_u after so many epochs: it rises from 0 at the end of the warm-up."""
+        """lambda_u at this point of training: it rises from 0 after the warm-up."""
         done = (progress - self.warmup_epochs) / self.ramp_epochs
         return self.unlabeled_weight * min(max(done, 0.0), 1.0)
 
@@ -153,7 +144,7 @@ class DivideMix(InTurns):
         return {"warmup": self.warmup_epochs, "ramp": self.ramp_epochs}
 
     def rows_now(self) -> dict[str, Tensor]:
-        """How little both nets find the observed labels clean."""
+        """Mean probability by both nets that the observed labels are wrong."""
         return {"doubt": 1 - self.clean.values.mean(1)}
 
     def _plain(self, logits: Tensor, y: Tensor) -> Terms:
@@ -164,33 +155,36 @@ class DivideMix(InTurns):
         return {"ce": ce, "penalty": self.penalty * negative_entropy.mean()}
 
     def _judge(self, net: nn.Module, train: TrainSet) -> Tensor:
-        """Probability that each observed label is clean, from the net's losses (n,); 0 without one."""
+        """Probability that each observed label is clean, from the net's losses (n,).
+
+        It is 0 for rows without a label and 1 for rows that a person decided.
+        """
         p = train.predict(net)  # (n, c)
         losses = -p.gather(1, train.observed.clamp(min=0)[:, None])[:, 0].clamp(min=1e-12).log()
         clean = torch.zeros(train.n)
         clean[train.labeled] = small_component(losses[train.labeled])
-        clean[train.trusted & train.labeled] = 1.0  # a person decided
+        clean[train.trusted & train.labeled] = 1.0
         return clean
 
     def _labeled(self, clean: Tensor, train: TrainSet) -> Tensor:
-        """Rows that keep their label (n,), as a mask: at least enough for one step."""
+        """Mask of the rows that keep their label (n,): at least enough for one step."""
         labeled = train.labeled & (clean > self.threshold)
         enough = min(self.batch_size, int(train.labeled.sum()))
         if int(labeled.sum()) < enough:
             rows = train.labeled.nonzero()[:, 0]  # (m,)
-            rows = rows[torch.randperm(len(rows))]  # equals in any order, not by class
+            rows = rows[torch.randperm(len(rows))]  # break ties at random, not by class
             labeled[rows[clean[rows].topk(enough).indices]] = True
         return labeled
 
     def _refined(self, batch: Batch, number: int) -> Tensor:
-        """Observed labels as far as the other net finds them clean, else the own prediction (b, c)."""
+        """Observed labels, mixed with predictions by their probability of being clean (b, c)."""
         clean = self.clean[batch.index][:, 1 - number, None]  # (b, 1)
         observed = F.one_hot(batch.y, self.num_classes)  # (b, c)
         prediction = self._mean_prediction(batch, [self.net[number]])
         return self._sharpen(clean * observed + (1 - clean) * prediction)
 
     def _predicted(self, batch: Batch) -> Tensor:
-        """What both nets make of the rows (b, c)."""
+        """Sharpened mean prediction of both nets (b, c)."""
         return self._sharpen(self._mean_prediction(batch, list(self.net)))
 
     def _mean_prediction(self, batch: Batch, nets: list[nn.Module]) -> Tensor:
@@ -200,15 +194,15 @@ class DivideMix(InTurns):
         return torch.stack(predictions).mean(0)
 
     def _sharpen(self, p: Tensor) -> Tensor:
-        """Probabilities (b, c) nearer to 0 and 1, by the temperature."""
+        """Probabilities moved toward 0 and 1, by the temperature (b, c)."""
         powers = p ** (1 / self.temperature)
         return powers / powers.sum(1, keepdim=True)
 
 
 def small_component(losses: Tensor) -> Tensor:
-    """Probability (m,) that a loss is of the lower of two Gaussians; 1 if all losses are alike."""
+    """Probability that a loss belongs to the lower of two Gaussians (m,); 1 if all are equal."""
     from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture  # takes seconds
+    from sklearn.mixture import GaussianMixture  # slow to import
 
     spread = losses.max() - losses.min()
     if not torch.isfinite(spread) or spread < 1e-6:
@@ -216,6 +210,6 @@ def small_component(losses: Tensor) -> Tensor:
     x = ((losses - losses.min()) / spread)[:, None].double().numpy()  # (m, 1)
     mixture = GaussianMixture(2, tol=1e-2, max_iter=10, reg_covar=5e-4, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # ten rounds are the authors' choice
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the authors stop early
         posterior = mixture.fit(x).predict_proba(x)  # (m, 2)
     return torch.from_numpy(posterior[:, mixture.means_[:, 0].argmin()]).float()

@@ -1,16 +1,15 @@
-"""Early-learning regularization, Liu et al., NeurIPS 2020: stay with what was learned early.
+"""Early-learning regularization, Liu et al., NeurIPS 2020: keep what was learned early.
 
-A running mean of what the net said of each row keeps it from learning wrong labels later.
+A running mean of the predictions for each row keeps the net from memorizing wrong labels later.
 """
 
-from math import inf
+from typing import Annotated
 
 import torch
 
-from colafier._validation import within
 from colafier.core.functional import clamped, cross_entropy, early_learning
 from colafier.methods._row_losses import WithRowLosses
-from colafier.methods.contract import Batch, MakeNet, Terms, TrainSet
+from colafier.methods.contract import Batch, MakeNet, Range, Terms, TrainSet
 from colafier.methods.row_table import RowTable
 
 
@@ -22,8 +21,8 @@ class EarlyLearning(WithRowLosses):
         weight: Weight of the regularizer, lambda.
 
     Note: The defaults are the authors' for symmetric noise on CIFAR-10; for asymmetric noise they
-        have 0.9 and 1. The loss may become negative, as it should. They train with SGD and weight
-        decay 0.001, the rate divided by 100 after a third and two thirds of 120 epochs; for
+        have 0.9 and 1. The loss may become negative, as intended. They train with SGD and weight
+        decay 0.001, and divide the rate by 100 after a third and two thirds of 120 epochs; for
         symmetric noise their code restarts a cosine every 10 of 150 epochs instead.
     """
 
@@ -33,10 +32,13 @@ class EarlyLearning(WithRowLosses):
     )
     year = 2020
 
-    def __init__(self, *, momentum: float = 0.7, weight: float = 3.0) -> None:
+    def __init__(
+        self,
+        *,
+        momentum: Annotated[float, Range(0, 1)] = 0.7,
+        weight: Annotated[float, Range(0)] = 3.0,
+    ) -> None:
         super().__init__()
-        within(momentum, 0, 1, "momentum")
-        within(weight, 0, inf, "weight")
         self.momentum = momentum
         self.weight = weight
 
@@ -46,7 +48,7 @@ class EarlyLearning(WithRowLosses):
         self.targets = RowTable(torch.zeros(train.n, train.num_classes))  # t
 
     def loss(self, batch: Batch) -> Terms:
-        """Cross entropy and the regularizer, which sees this step's targets already."""
+        """Cross entropy and the regularizer, which already uses the new targets of this step."""
         logits = self.net(batch.x)  # (b, c)
         losses = cross_entropy(logits, batch.y)  # (b,)
         p = clamped(logits.detach())  # (b, c)

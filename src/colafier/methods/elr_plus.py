@@ -1,12 +1,11 @@
 """ELR+: early-learning regularization with mixup, and two nets that guide each other."""
 
-from math import exp, inf
-from typing import Any, cast
+from math import exp
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy, early_learning
 from colafier.core.mixing import mixed_labels, mixup
 from colafier.core.schedules import scaled
@@ -17,6 +16,7 @@ from colafier.methods.contract import (
     MakeNet,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -27,23 +27,23 @@ AUTHORS_EPOCHS = 200
 
 
 class EarlyLearningPlus(InTurns):
-    """Two nets learn mixes; the targets of each are running predictions of the other's average.
+    """Two nets train on mixes; targets are running predictions of the other net's average.
 
     Args:
         momentum: Share of the old target in the new one, beta.
         weight: Weight of the regularizer, lambda.
-        decay: Of the averaged copies in the end, gamma.
+        decay: Final decay of the averaged copies, gamma.
         decay_ramp: Epochs in which the decay rises to that; by default scaled from 114 in 200.
-        alpha: Of Beta(alpha, alpha), from which the shares in a mix are drawn.
+        alpha: Parameter of Beta(alpha, alpha), from which the shares in a mix are drawn.
 
     Note:
         The defaults are the authors' for symmetric noise on CIFAR-10; for asymmetric noise they
-        have momentum 0.9 and weight 1. The loss may become negative, as it should. As in their
-        code, the averaged copies normalize by the batch: statistics that were learned on mixed
-        rows fit plain ones badly. The nets themselves are deployed, not the copies. In the code
-        each net may get wrong labels of its own; here both learn from the same. What the code adds
+        have momentum 0.9 and weight 1. The loss may become negative, as intended. As in their code,
+        the averaged copies normalize with statistics of the batch, since running statistics of
+        mixed rows do not fit plain rows. The nets are deployed, not the copies. In their code the
+        nets may get different noisy labels; here both train on the same ones. What their code adds
         for CIFAR-100 (labels weighted by targets, a ramp of lambda) is left out. The authors train
-        with SGD, the rate divided by 10 after 150 of 200 epochs.
+        with SGD and divide the rate by 10 after 150 of 200 epochs.
     """
 
     reference = (
@@ -54,18 +54,13 @@ class EarlyLearningPlus(InTurns):
     def __init__(
         self,
         *,
-        momentum: float = 0.7,
-        weight: float = 3.0,
-        decay: float = 0.997,
-        decay_ramp: int | None = None,
-        alpha: float = 1.0,
+        momentum: Annotated[float, Range(0, 1)] = 0.7,
+        weight: Annotated[float, Range(0)] = 3.0,
+        decay: Annotated[float, Range(0, 1)] = 0.997,
+        decay_ramp: Annotated[int, Range(1)] | None = None,
+        alpha: Annotated[float, Range(1e-3)] = 1.0,
     ) -> None:
         super().__init__()
-        within(momentum, 0, 1, "momentum")
-        within(weight, 0, inf, "weight")
-        within(decay, 0, 1, "decay")
-        within(decay_ramp, 1, inf, "decay_ramp")
-        within(alpha, 1e-3, inf, "alpha")
         self.momentum = momentum
         self.weight = weight
         self.decay = decay
@@ -73,7 +68,7 @@ class EarlyLearningPlus(InTurns):
         self.alpha = alpha
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """Two nets with averaged copies, and for each net a target of every row."""
+        """Two nets with averaged copies, and for each net a target for every row."""
         super().setup(make_net, train, epochs)
         self.num_classes = train.num_classes
         self.ramp_epochs = scaled(114, epochs, AUTHORS_EPOCHS, self.decay_ramp)
@@ -83,7 +78,7 @@ class EarlyLearningPlus(InTurns):
         self.doubt = RowTable(torch.zeros(train.n))
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
-        """Each net walks over all rows, one after the other."""
+        """One pass for each net."""
         for tag in TAGS:
             yield Pass(tag=tag, optimizers=(tag,))
 
@@ -101,7 +96,7 @@ class EarlyLearningPlus(InTurns):
         }
 
     def update(self, batch: Batch, engine: Engine) -> Terms:
-        """One step of one net; its averaged copy follows."""
+        """One step of one net, and then of its averaged copy."""
         terms = super().update(batch, engine)
         number = TAGS.index(batch.tag)
         copy = cast(Averaged, self.copies[number])
@@ -109,7 +104,7 @@ class EarlyLearningPlus(InTurns):
         return terms
 
     def decay_at(self, progress: float) -> float:
-        """The decay of the averaged copies after so many epochs."""
+        """The decay of the averaged copies at this point of training."""
         missing = 1 - min(progress / self.ramp_epochs, 1.0)
         return self.decay * exp(-5 * missing**2)
 
@@ -118,12 +113,12 @@ class EarlyLearningPlus(InTurns):
         return {"decay_ramp": self.ramp_epochs}
 
     def rows_now(self) -> dict[str, Tensor]:
-        """How little of the target is the observed class."""
+        """One minus the observed label's probability in the target."""
         return {"doubt": self.doubt.values}
 
     @torch.no_grad()
     def _new_targets(self, batch: Batch, number: int) -> Tensor:
-        """Targets (b, c) with what the other net's average says of the rows as they are."""
+        """Targets with the predictions of the other net's average for the unmixed rows (b, c)."""
         other = self.copies[1 - number]
         table = cast(RowTable, self.targets[number])
         p = other(batch.x).softmax(1)  # (b, c)

@@ -1,29 +1,26 @@
-"""Forward correction, Patrini et al., CVPR 2017: predict clean classes, then send them through T.
+"""Forward correction, Patrini et al., CVPR 2017: predict clean classes, then multiply by T.
 
-T says how the labels of each class go wrong. It is read off a first net, which learns the labels as
-they are; a second one then learns what they were before T.
+The transition matrix T describes how the labels of each class go wrong. It is estimated with a
+first net, which trains on the labels as they are; a second net then learns the classes before T.
 """
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import scaled
 from colafier.methods._best_net import BestNet, likelihood
-from colafier.methods._row_losses import no_losses
 from colafier.methods._selection import held_out, trained_on
 from colafier.methods._transition import anchor_transition, forward_loss
+from colafier.methods._two_nets import FirstAndSecond
 from colafier.methods.contract import (
     Batch,
     MakeNet,
-    MakeOptimizer,
-    Method,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -31,19 +28,19 @@ from colafier.methods.contract import (
 AUTHORS_EPOCHS = 240  # 120 of each net
 
 
-class ForwardT(Method):
-    """A net whose predictions, sent through the estimated T, fit the observed labels.
+class ForwardT(FirstAndSecond):
+    """A net whose predictions fit the observed labels after multiplication by the estimated T.
 
     Args:
-        warmup: Epochs of the first net, which T is read off; by default scaled from 120 in 240.
+        warmup: Epochs of the first net, which gives T; by default scaled from 120 in 240.
         quantile: The anchor row of a class is its most probable one below this quantile.
-        holdout: Share of the rows that choose the first net's best epoch and do not train it.
+        holdout: Share of the rows that select the first net's best epoch and do not train it.
 
-    Note: The authors keep the second net's best epoch on held-out rows as well; here it learns from
-        all rows, and its last epoch counts as in every method. They train with SGD, the rate
-        divided by 10 after a third and after two thirds of the 120 epochs. Both nets share the
-        epochs of the run, so the one that counts learns for half of them: in a short run it ends
-        below plain cross entropy (docs/methods.md has FM-mini, 15 epochs).
+    Note: The authors also keep the second net's best epoch on held-out rows; here it trains on all
+        rows, and its last epoch counts, as in every method. They train with SGD and divide the rate
+        by 10 after a third and after two thirds of the 120 epochs. Both nets share the epochs of
+        the run, so the second one has half of them: in a short run it ends below plain cross
+        entropy (docs/methods.md has FM-mini, 15 epochs).
     """
 
     reference = (
@@ -51,36 +48,28 @@ class ForwardT(Method):
         "a loss correction approach, CVPR"
     )
     year = 2017
-    num_nets = 2
 
     transition: Tensor
-    corrects: Tensor
 
     def __init__(
-        self, *, warmup: int | None = None, quantile: float = 0.97, holdout: float = 0.1
+        self,
+        *,
+        warmup: Annotated[int, Range(1)] | None = None,
+        quantile: Annotated[float, Range(0, 1)] = 0.97,
+        holdout: Annotated[float, Range(0, 0.5)] = 0.1,
     ) -> None:
         super().__init__()
-        within(warmup, 1, inf, "warmup")
-        within(quantile, 0, 1, "quantile")
-        within(holdout, 0, 0.5, "holdout")
         self.warmup = warmup
         self.quantile = quantile
         self.holdout = holdout
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """Both nets, T, and the last cross entropy of each row."""
+        """Both nets, the first one's best state, T, and the last cross entropy of each row."""
+        super().setup(make_net, train, epochs)
         self.epochs = epochs
         self.warmup_epochs = scaled(120, epochs, AUTHORS_EPOCHS, self.warmup)
-        self.first = make_net()
         self.best = BestNet(self.first)
-        self.net = make_net()
         self.register_buffer("transition", torch.eye(train.num_classes))
-        self.register_buffer("corrects", torch.tensor(False))  # whether T has been estimated
-        self.row_losses = no_losses(train.n)
-
-    def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
-        """One for each net."""
-        return {"first": make(self.first.parameters()), "net": make(self.net.parameters())}
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """Epochs of the first net, T from the best of them, then epochs of the second net."""
@@ -95,7 +84,7 @@ class ForwardT(Method):
             p = train.predict(self.best.net)  # (n, c)
             self.transition.copy_(anchor_transition(p, self.quantile))
             self.corrects.fill_(True)
-        span = (self.warmup_epochs, self.epochs)  # a fresh net begins with the whole rate
+        span = (self.warmup_epochs, self.epochs)  # a new net starts with the full rate
         yield Pass(optimizers=("net",), lr_span=span)
 
     def loss(self, batch: Batch) -> Terms:
@@ -107,15 +96,6 @@ class ForwardT(Method):
             return {"ce": losses.mean()}
         return {"forward": forward_loss(logits, batch.y, self.transition).mean()}
 
-    def deployed(self) -> nn.Module:
-        """The second net, which says the clean class; before it is there, the first."""
-        net: nn.Module = self.net if self.corrects else self.first
-        return net
-
     def resolved(self) -> dict[str, Any]:
         """The first net's epochs."""
         return {"warmup": self.warmup_epochs}
-
-    def rows_now(self) -> dict[str, Tensor]:
-        """Cross entropies without T: large where the clean class is not the observed label."""
-        return {"loss": self.row_losses.values}

@@ -1,14 +1,12 @@
 """Generalized cross entropy, Zhang and Sabuncu, NeurIPS 2018: a loss between CE and MAE.
 
-The less a net believes a label, the less the label counts; truncated, it then counts nothing.
+The less probable a label is to the net, the less it counts; truncated, it does not count at all.
 """
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
-from colafier._validation import within
 from colafier.core.functional import gce
 from colafier.core.schedules import scaled
 from colafier.methods._row_losses import WithRowLosses
@@ -17,6 +15,7 @@ from colafier.methods.contract import (
     MakeNet,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -26,19 +25,19 @@ AUTHORS_EPOCHS = 120
 
 
 class GeneralizedCrossEntropy(WithRowLosses):
-    """Generalized cross entropy; truncated, only of rows whose label the net finds likely enough.
+    """Generalized cross entropy; truncated, only of rows whose label is probable enough.
 
     Args:
         power: q; 0 would be cross entropy, 1 is the mean absolute error.
-        truncated: Whether rows are pruned, the paper's truncated loss.
-        threshold: k: rows whose label has no larger probability are pruned.
-        first_pruning: Epoch before which all rows count; by default scaled from 40 in 120.
+        truncated: Whether rows are pruned (the paper's truncated loss).
+        threshold: Rows whose label has no larger probability are pruned, k.
+        first_pruning: Epoch of the first pruning; by default scaled from 40 in 120.
         interval: Epochs from one pruning to the next; by default scaled from 10 in 120.
 
     Note: The authors prune with the net that was best so far on held-out noisy labels. Here it is
-        the net of now, without augmentation: nothing is held out and no second net is kept. They
-        train with SGD, the rate divided by 10 after a third and two thirds of the run. Without
-        truncation a long run learns wrong labels too, only later than with cross entropy.
+        the current net, without augmentation: nothing is held out and no second net is kept. They
+        train with SGD and divide the rate by 10 after a third and two thirds of the run. Without
+        truncation a long run also memorizes wrong labels, only later than with cross entropy.
     """
 
     reference = (
@@ -50,17 +49,13 @@ class GeneralizedCrossEntropy(WithRowLosses):
     def __init__(
         self,
         *,
-        power: float = 0.7,
+        power: Annotated[float, Range(1e-6, 1)] = 0.7,
         truncated: bool = False,
-        threshold: float = 0.5,
-        first_pruning: int | None = None,
-        interval: int | None = None,
+        threshold: Annotated[float, Range(0, 1)] = 0.5,
+        first_pruning: Annotated[int, Range(0)] | None = None,
+        interval: Annotated[int, Range(1)] | None = None,
     ) -> None:
         super().__init__()
-        within(power, 1e-6, 1, "power")
-        within(threshold, 0, 1, "threshold")
-        within(first_pruning, 0, inf, "first_pruning")
-        within(interval, 1, inf, "interval")
         self.power = power
         self.truncated = truncated
         self.threshold = threshold
@@ -68,21 +63,21 @@ class GeneralizedCrossEntropy(WithRowLosses):
         self.interval = interval
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """A net, which rows count, and the last loss of each row."""
+        """A net, and for each row its last loss and whether it counts."""
         super().setup(make_net, train, epochs)
         self.first_epoch = scaled(40, epochs, AUTHORS_EPOCHS, self.first_pruning)
         self.interval_epochs = scaled(10, epochs, AUTHORS_EPOCHS, self.interval)
         self.kept = RowTable(torch.ones(train.n), trusted=train.trusted)  # w
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
-        """One walk over all rows; truncated, every few epochs begin with a pruning."""
+        """One pass over all rows; truncated, every few epochs start with a pruning."""
         since = epoch - self.first_epoch
         if self.truncated and since >= 0 and since % self.interval_epochs == 0:
             self._prune(train)
         yield Pass()
 
     def loss(self, batch: Batch) -> Terms:
-        """Mean generalized cross entropy; a pruned row's is a constant, which is left out."""
+        """Mean generalized cross entropy; pruned rows have a constant loss, which is left out."""
         losses = gce(self.net(batch.x), batch.y, self.power)  # (b,)
         self.row_losses.write(batch.index, losses)
         return {"gce": (self.kept[batch.index] * losses).mean()}
@@ -92,7 +87,7 @@ class GeneralizedCrossEntropy(WithRowLosses):
         return {"first_pruning": self.first_epoch, "interval": self.interval_epochs}
 
     def _prune(self, train: TrainSet) -> None:
-        """Keep rows whose label is likelier than the threshold; all if there would be none."""
+        """Keep rows whose label is more probable than the threshold; all if there are none."""
         p = train.predict(self.net)  # (n, c)
         of_observed = p.gather(1, train.observed.clamp(min=0)[:, None].to(p.device))[:, 0]  # (n,)
         likely = (of_observed > self.threshold) & train.labeled.to(p.device)

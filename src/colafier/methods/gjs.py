@@ -1,13 +1,14 @@
 """Generalized Jensen-Shannon divergence, Englesson and Azizpour, NeurIPS 2021.
 
-One divergence asks two views of a row to agree with its label and with each other; rows with wrong
-labels lack the second.
+One divergence measures how far two views of a row are from its label and from each other. For rows
+with a wrong label the views agree less.
 """
 
-from colafier._validation import within
+from typing import Annotated
+
 from colafier.core.functional import generalized_js
 from colafier.methods._row_losses import WithRowLosses
-from colafier.methods.contract import Batch, Terms
+from colafier.methods.contract import Batch, Range, Terms
 
 
 class GeneralizedJensenShannon(WithRowLosses):
@@ -15,12 +16,12 @@ class GeneralizedJensenShannon(WithRowLosses):
 
     Args:
         label_weight: Weight of the label, pi_1.
-        num_views: Views of each row; 2 is GJS, 1 is JS, which has no consistency in it.
+        num_views: Views of each row; 2 is GJS, 1 is JS, which has no consistency term.
 
-    Note: The authors tune `label_weight` to the noise on held-out noisy labels. The default is
-        what they take for 20 % symmetric and for all asymmetric noise; for 40, 60 and 80 %
-        symmetric it is 0.9, 0.1 and 0.1. They train for 400 epochs with SGD, the rate divided by 10
-        after a half and three quarters, and their strong view has a cutout as well.
+    Note: The authors tune `label_weight` for each kind of noise on held-out noisy labels. The
+        default is their value for 20 % symmetric and for all asymmetric noise; for 40, 60 and 80 %
+        symmetric noise it is 0.9, 0.1 and 0.1. They train for 400 epochs with SGD, divide the rate
+        by 10 after a half and three quarters, and add cutout to their strong view.
     """
 
     reference = (
@@ -29,10 +30,13 @@ class GeneralizedJensenShannon(WithRowLosses):
     )
     year = 2021
 
-    def __init__(self, *, label_weight: float = 0.3, num_views: int = 2) -> None:
+    def __init__(
+        self,
+        *,
+        label_weight: Annotated[float, Range(0.001, 0.999)] = 0.3,
+        num_views: Annotated[int, Range(1, 8)] = 2,
+    ) -> None:
         super().__init__()
-        within(label_weight, 0.001, 0.999, "label_weight")
-        within(num_views, 1, 8, "num_views")
         self.label_weight = label_weight
         self.views = ("strong",) * num_views
 

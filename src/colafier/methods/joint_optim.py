@@ -1,26 +1,24 @@
-"""JointOptim: the net's own predictions replace the labels; a fresh net then learns from them."""
+"""JointOptim: the net's predictions replace the labels; a new net then trains on them."""
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import scaled
 from colafier.methods._class_prior import prior_loss
-from colafier.methods._row_losses import no_losses
+from colafier.methods._row_losses import WithRowLosses
 from colafier.methods._soft_labels import purified
 from colafier.methods.contract import (
     Batch,
     MakeNet,
     MakeOptimizer,
-    Method,
     Pass,
     Passes,
     Purified,
+    Range,
     Terms,
     TrainSet,
 )
@@ -29,45 +27,40 @@ from colafier.methods.row_table import RowTable
 AUTHORS_EPOCHS = 320  # 200 of the first stage, 120 of the second
 
 
-class JointOptim(Method):
-    """Weights and soft labels are optimized in turns, then a fresh net learns the final labels.
+class JointOptim(WithRowLosses):
+    """Weights and soft labels are optimized in turns; then a new net trains on the final labels.
 
     Args:
         prior_weight: Weight of the term for equal classes, alpha.
         entropy_weight: Weight of the entropy of each prediction, beta.
         label_start: Epochs before the labels are replaced; by default scaled from 70 in 320.
         first_stage: Epochs of the first stage; by default scaled from 200 in 320.
-        window: Epochs whose predictions are averaged to a label; by default scaled from 10 in 320.
+        window: Epochs of predictions that a label averages; by default scaled from 10 in 320.
 
     Note:
-        The authors use SGD with a high constant rate in the first stage, chosen for each noise, and
-        in the second another that falls to a tenth twice; here both start from the run's rate.
-        Their weights differ by noise, too: ours are those for asymmetric noise of 40 %. In runs of
-        less than 48 epochs the scaled window is one epoch; the authors' ten epochs would reach back
-        to a net that knew little.
+        The authors use SGD. In the first stage its rate is high and constant, and chosen for each
+        kind of noise; in the second stage another rate falls to a tenth twice. Here both stages
+        start from the run's rate. The default weights are theirs for 40 % asymmetric noise. In runs
+        of less than 48 epochs the scaled window is one epoch; the authors' ten epochs would reach
+        back to a net that knew little.
     """
 
     reference = "Tanaka et al.: Joint optimization framework for learning with noisy labels, CVPR"
     year = 2018
-    can_warm_start = False  # stages and the window of label means are cut to the length of the run
+    can_warm_start = False  # stages and window are fitted to the length of the run
 
     observed: Tensor
 
     def __init__(
         self,
         *,
-        prior_weight: float = 0.8,
-        entropy_weight: float = 0.4,
-        label_start: int | None = None,
-        first_stage: int | None = None,
-        window: int | None = None,
+        prior_weight: Annotated[float, Range(0)] = 0.8,
+        entropy_weight: Annotated[float, Range(0)] = 0.4,
+        label_start: Annotated[int, Range(1)] | None = None,
+        first_stage: Annotated[int, Range(1)] | None = None,
+        window: Annotated[int, Range(1)] | None = None,
     ) -> None:
         super().__init__()
-        within(prior_weight, 0, inf, "prior_weight")
-        within(entropy_weight, 0, inf, "entropy_weight")
-        within(label_start, 1, inf, "label_start")
-        within(first_stage, 1, inf, "first_stage")
-        within(window, 1, inf, "window")
         self.prior_weight = prior_weight
         self.entropy_weight = entropy_weight
         self.label_start = label_start
@@ -75,27 +68,26 @@ class JointOptim(Method):
         self.window = window
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """A net and a fresh one for later; for each row its soft label and latest predictions."""
+        """A net and a new one for later; for each row its soft label and latest predictions."""
+        super().setup(make_net, train, epochs)
         self.epochs = epochs
         self.start = scaled(70, epochs, AUTHORS_EPOCHS, self.label_start)
         self.first_epochs = scaled(200, epochs, AUTHORS_EPOCHS, self.first_stage)
         self.slots = min(scaled(10, epochs, AUTHORS_EPOCHS, self.window), self.start)
-        self.net = make_net()
         self.fresh = make_net().requires_grad_(False)
         observed = F.one_hot(train.observed.clamp(min=0), train.num_classes).float()  # (n, c)
         self.targets = RowTable(observed, trusted=train.trusted)
         self.history = RowTable(torch.zeros(train.n, self.slots, train.num_classes))
-        self.row_losses = no_losses(train.n)
         self.register_buffer("observed", train.observed.clone(), persistent=False)
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
-        """One; the fresh net only lends its weights."""
+        """One, for the trained net; the new net only provides initial weights."""
         return {"net": make(self.net.parameters())}
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
-        """One walk; the second stage begins anew, and its rate falls to a tenth twice."""
+        """One pass; the second stage starts with a new net, and its rate falls to a tenth twice."""
         if epoch < self.first_epochs:
-            yield Pass(lr_scale=1.0)  # the method wants a high rate here
+            yield Pass(lr_scale=1.0)  # the method needs a high rate here
             return
         done = epoch - self.first_epochs
         if done == 0:
@@ -104,7 +96,7 @@ class JointOptim(Method):
         yield Pass(restart=("net",) if done == 0 else (), lr_scale=0.1**third)
 
     def loss(self, batch: Batch) -> Terms:
-        """Cross entropy with the soft labels; in the first stage two terms against collapse."""
+        """Cross entropy with the soft labels; in the first stage, two terms against collapse."""
         logits = self.net(batch.x)  # (b, c)
         targets = self.targets[batch.index]  # (b, c)
         self.row_losses.write(batch.index, cross_entropy(logits, batch.y))
@@ -129,17 +121,17 @@ class JointOptim(Method):
     def rows_now(self) -> dict[str, Tensor]:
         """The classes of the soft labels, and the losses of the observed ones."""
         labels = purified(self.targets.values, self.observed).labels
-        return {"labels": labels, "loss": self.row_losses.values}
+        return {"labels": labels, **super().rows_now()}
 
     def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
-        """The classes of the soft labels, and how much of each is the observed class."""
+        """The classes of the soft labels, and the observed label's probability in each."""
         return purified(self.targets.values, self.observed)
 
     @torch.no_grad()
     def _remember(self, batch: Batch, p: Tensor) -> None:
         """Stage this epoch's predictions, and the labels of the next epoch.
 
-        A row is met once in an epoch, so this is the authors' update at the end of the epoch.
+        Each row occurs once in an epoch, so this equals the authors' update at the end of it.
         """
         history = self.history[batch.index].clone()  # (b, window, c)
         history[:, batch.epoch % self.slots] = p

@@ -1,17 +1,16 @@
-"""L_DMI, Xu et al., NeurIPS 2019: maximize the determinant of predictions against observed labels.
+"""L_DMI, Xu et al., NeurIPS 2019: maximize a determinant of predictions and observed labels.
 
-Noise that depends on the class alone multiplies this determinant by a constant, so the classifier
-that is best with the observed labels is also the best with the true ones.
+Noise that depends only on the class multiplies this determinant by a constant. So the classifier
+that is best for the observed labels is also the best for the true ones.
 """
 
-from math import inf, log
-from typing import Any
+from math import log
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import scaled
 from colafier.methods._best_net import BestNet, accuracy
@@ -23,30 +22,32 @@ from colafier.methods.contract import (
     MakeOptimizer,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
 
 AUTHORS_EPOCHS = 220  # 120 of cross entropy, 100 of DMI
-SMALLEST = 0.001  # added to the determinant, so that its logarithm has a lower end
+SMALLEST = 0.001  # added to the determinant, so that its logarithm has a lower bound
 
 
 class LDMI(WithRowLosses):
-    """Cross entropy first; then mutual information, by a determinant, of predictions and labels.
+    """Cross entropy first; then determinant-based mutual information (DMI).
 
     Args:
         warmup: Epochs of cross entropy; by default scaled from 120 in 220.
         rate: Learning rate of the DMI epochs, as a multiple of the run's.
-        rows_per_class: Rows of a batch in the DMI epochs, for each class.
-        holdout: Share of the rows that choose which epoch of the warm-up DMI starts from.
+        rows_per_class: Rows for each class in a batch of the DMI epochs.
+        holdout: Share of the rows that select the warm-up epoch that DMI starts from.
 
-    Note: The determinant does not care which class is which, and its gradient is wild for a net
-        that knows nothing, so the warm-up and a low rate belong to the method. The authors have
-        SGD with 1e-6, after 0.1 to 0.001 in the warm-up; Adam at such a ratio would not move in a
-        short run. Their batches have 256 rows in 10 classes. As in their code the matrix is a sum
-        over rows; the paper's mean would be so small in 10 classes that the constant drowns it.
-        They keep the best epoch of DMI on held-out rows; here all rows train, and the last counts.
-        A class that is not in a batch makes the determinant 0; here the batch's own classes count.
+    Note: The determinant is the same if classes are swapped, and its gradient is erratic for an
+        untrained net, so the warm-up and a low rate belong to the method. The authors use SGD with
+        a rate of 1e-6, after 0.1 to 0.001 in the warm-up; Adam at such a ratio would not move in a
+        short run. Their batches have 256 rows for 10 classes. As in their code, the matrix is a sum
+        over rows; with 10 classes the determinant of the paper's mean would be far smaller than the
+        constant. They keep the best DMI epoch on held-out rows; here all rows train, and the last
+        epoch counts. A class that is missing in a batch would make the determinant 0, so only the
+        classes of the batch count.
     """
 
     reference = (
@@ -58,16 +59,12 @@ class LDMI(WithRowLosses):
     def __init__(
         self,
         *,
-        warmup: int | None = None,
-        rate: float = 0.1,
-        rows_per_class: int = 26,
-        holdout: float = 0.1,
+        warmup: Annotated[int, Range(1)] | None = None,
+        rate: Annotated[float, Range(0)] = 0.1,
+        rows_per_class: Annotated[int, Range(1)] = 26,
+        holdout: Annotated[float, Range(0, 0.5)] = 0.1,
     ) -> None:
         super().__init__()
-        within(warmup, 1, inf, "warmup")
-        within(rate, 0, inf, "rate")
-        within(rows_per_class, 1, inf, "rows_per_class")
-        within(holdout, 0, 0.5, "holdout")
         self.warmup = warmup
         self.rate = rate
         self.rows_per_class = rows_per_class
@@ -81,7 +78,7 @@ class LDMI(WithRowLosses):
         self.num_observed = len(torch.unique(train.observed[train.labeled]))  # classes that occur
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
-        """For the net alone, not for the state that is kept of it."""
+        """For the net alone, not for the copy of its best state."""
         return {"net": make(self.net.parameters())}
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
@@ -93,36 +90,38 @@ class LDMI(WithRowLosses):
             return
         begins = epoch == self.warmup_epochs
         if begins:
-            self.best.give_back(self.net)
+            self.best.restore(self.net)
         size = self.rows_per_class * self.num_observed
         yield Pass(
             restart=("net",) if begins else (),
             lr_scale=self.rate,
             batch_size=size,
-            drop_last=int(train.labeled.sum()) >= size,  # a short batch says little of all classes
+            drop_last=int(train.labeled.sum()) >= size,  # a short batch misses classes
         )
 
     def loss(self, batch: Batch) -> Terms:
-        """Mean cross entropy; then -ln(|det U| + 0.001), among the classes in the batch."""
+        """Mean cross entropy; after the warm-up -ln(|det U| + 0.001) for classes in the batch."""
         logits = self.net(batch.x)  # (b, c)
         losses = cross_entropy(logits, batch.y)  # (b,)
         self.row_losses.write(batch.index, losses)
         if batch.epoch < self.warmup_epochs:
             return {"ce": losses.mean()}
         log_determinant = torch.linalg.slogdet(self._joint(logits.softmax(1), batch.y)).logabsdet
-        if not torch.isfinite(log_determinant):  # rows that are all alike: the determinant is 0
+        if not torch.isfinite(
+            log_determinant
+        ):  # equal predictions for all rows: the determinant is 0
             return {"ce": losses.mean()}
         smallest = torch.full_like(log_determinant, log(SMALLEST))
         return {"dmi": -torch.logaddexp(log_determinant, smallest)}
 
     def resolved(self) -> dict[str, Any]:
-        """The epochs of cross entropy."""
+        """The warm-up in epochs of this run."""
         return {"warmup": self.warmup_epochs}
 
     def _joint(self, p: Tensor, observed: Tensor) -> Tensor:
-        """U (k, k) of the rows of all processes, with the gradient of this one's rows.
+        """U (k, k) of the rows of all processes, with the gradient of this process's rows.
 
-        The engine takes what it gets for a mean over the rows of a process; U is a sum over all.
+        The engine expects a mean over the rows of each process, but U is a sum over all rows.
         """
         all_p, all_observed = self.all_gather(p), self.all_gather(observed)
         classes = torch.unique(all_observed)  # (k,) of the whole batch
@@ -132,6 +131,6 @@ class LDMI(WithRowLosses):
 
 
 def _sum(p: Tensor, observed: Tensor, classes: Tensor) -> Tensor:
-    """Predictions of some classes, summed by observed label (k, k)."""
+    """Predictions summed by observed label, for some of the classes (k, k)."""
     label = F.one_hot(observed, p.shape[1]).to(p.dtype)  # (b, c)
     return (label.T @ p)[classes][:, classes]

@@ -1,24 +1,22 @@
-"""Peer loss, Liu and Guo, ICML 2020: whoever agrees blindly with the labels is punished.
+"""Peer loss, Liu and Guo, ICML 2020: penalize blind agreement with the labels.
 
-Each row's loss is set against its loss with the label of some other row, drawn at random.
+The loss of each row with the label of another row, drawn at random, is subtracted.
 """
 
-from math import inf
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
-from colafier._validation import within
 from colafier.core.schedules import plain_epochs
 from colafier.methods._class_losses import class_losses, label_shares
 from colafier.methods._row_losses import WithRowLosses
-from colafier.methods.contract import Batch, MakeNet, Terms, TrainSet
+from colafier.methods.contract import Batch, MakeNet, Range, Terms, TrainSet
 
 AUTHORS_WARMUP, AUTHORS_EPOCHS = 20, 300
 SMALLEST = 1e-5  # added to probabilities: without it the loss has no lower bound
-# The authors' schedules of alpha: the epoch in which a phase ends, alpha at its begin and its end;
-# their runs stop within the last one
+# The authors' schedules of alpha: the epoch in which a phase ends, alpha at its start and at its
+# end. Their runs stop within the last phase.
 SCHEDULES = {
     "uniform": (
         (20, 0.0, 0.0),
@@ -40,24 +38,26 @@ SCHEDULES = {
 
 
 class PeerLoss(WithRowLosses):
-    """Cross entropy with the observed label, less alpha times that with a random row's label.
+    """Cross entropy with the observed label, less alpha times that with the label of a random row.
 
     Args:
-        schedule: How alpha rises over the run: the authors' for `uniform` or for `sparse` noise,
-            scaled from 300 epochs. Both begin with plain training of 20 epochs, or half the run.
-        max_weight: Alpha rises no further; infinity is the authors' schedule.
+        schedule: How alpha rises over the run: as the authors have it for `uniform` or for `sparse`
+            noise, scaled from 300 epochs. Both start with 20 epochs of plain training, or half of
+            the run.
+        max_weight: Upper limit of alpha; with infinity, the authors' schedule is used as it is.
 
-    Note: The authors let alpha rise to 4.3 or 16, but divide the rate by 10 every 40 epochs: little
-        is learned with an alpha above 2. At the run's constant rate a large alpha drives whole
-        classes out of the predictions, hence `max_weight`; on small data it may still happen to one.
-        Plain training is not scaled as long as it fits: a peer term that comes before all classes
-        are learned loses some for good (FM-mini: .679 with 1 epoch of it, .745 with 7; at a
-        falling rate it loses more of them, .638).
-        They draw the peers' rows and labels from two more batches; here the rows are the batch's
-        own, and the labels are drawn from all given ones, which has the same mean and needs no
-        further forward pass. They divide the rate by 1 + alpha; here the loss is, the same for SGD
-        and without effect on AdamW. For Fashion-MNIST their code has Adam at a constant 1e-4,
-        divided so as well, and an alpha that is 0 for 120 of 300 epochs and then rises to 1.
+    Note: The authors let alpha rise to 4.3 or 16, but divide the rate by 10 every 40 epochs, so
+        little is learned with an alpha above 2. At a constant rate a large alpha removes whole
+        classes from the predictions, hence `max_weight`; on small data one may still be lost.
+    Note: Plain training is not shortened as long as it fits: if the peer term starts before all
+        classes are learned, some are lost for good (FM-mini: .679 with 1 epoch of plain training,
+        .745 with 7; at a falling rate more classes are lost, .638).
+    Note: The authors draw the peers' rows and labels from two more batches. Here the rows are those
+        of the batch, and the labels are drawn from all observed ones, which has the same mean and
+        needs no further forward pass. They divide the rate by 1 + alpha. Here the loss is divided,
+        which is the same for SGD and has no effect on AdamW. For Fashion-MNIST their code uses Adam
+        at a constant 1e-4, divided in the same way, and an alpha that is 0 for 120 of 300 epochs
+        and then rises to 1.
     """
 
     reference = (
@@ -69,17 +69,17 @@ class PeerLoss(WithRowLosses):
     shares: Tensor
 
     def __init__(
-        self, *, schedule: Literal["uniform", "sparse"] = "uniform", max_weight: float = 2.0
+        self,
+        *,
+        schedule: Literal["uniform", "sparse"] = "uniform",
+        max_weight: Annotated[float, Range(0, infinite=True)] = 2.0,
     ) -> None:
         super().__init__()
-        if schedule not in SCHEDULES:
-            raise ValueError(f"schedule is one of {', '.join(SCHEDULES)}, not {schedule!r}")
-        within(max_weight, 0, inf, "max_weight")
         self.schedule = schedule
         self.max_weight = max_weight
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """A net, how frequent each label is, and the last cross entropy of each row."""
+        """A net, the share of each class, and the last cross entropy of each row."""
         super().setup(make_net, train, epochs)
         phases = SCHEDULES[self.schedule]
         warmup = plain_epochs(AUTHORS_WARMUP, epochs)
@@ -101,7 +101,7 @@ class PeerLoss(WithRowLosses):
         return {"ce": own.mean() / (1 + alpha), "peer": -alpha * peer.mean() / (1 + alpha)}
 
     def weight_at(self, epoch: int) -> float:
-        """Alpha in an epoch: linear within each phase of the schedule."""
+        """Alpha in an epoch; it is linear within each phase of the schedule."""
         begin, alpha = 0, 0.0
         for end, (_, first, last) in zip(self.ends, SCHEDULES[self.schedule], strict=True):
             if begin <= epoch < end:
@@ -110,5 +110,5 @@ class PeerLoss(WithRowLosses):
         return min(alpha, self.max_weight)
 
     def resolved(self) -> dict[str, Any]:
-        """Epochs of plain training, and those in which the later phases end."""
+        """Epochs of plain training, and the epochs in which the later phases end."""
         return {"warmup": self.ends[0], "phase_ends": list(self.ends[1:])}

@@ -1,24 +1,22 @@
-"""PENCIL: labels are parameters, which are learned by back-propagation together with the net."""
+"""PENCIL: labels are parameters, which are trained by back-propagation together with the net."""
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import plain_epochs, scaled
-from colafier.methods._row_losses import no_losses
+from colafier.methods._row_losses import WithRowLosses
 from colafier.methods._soft_labels import purified
 from colafier.methods.contract import (
     Batch,
     MakeNet,
-    Method,
     Pass,
     Passes,
     Purified,
+    Range,
     Terms,
     TrainSet,
 )
@@ -29,32 +27,33 @@ AUTHORS_BATCH = 128
 SURE = 10.0  # logit of the observed class at the start, K
 
 
-class Pencil(Method):
+class Pencil(WithRowLosses):
     """Plain training, then net and labels together, then the net alone with a falling rate.
 
     Args:
         observed_weight: Weight of the term that keeps labels near the observed ones, alpha.
         entropy_weight: Weight of the entropy of the predictions, beta.
         label_rate: Learning rate of the labels, lambda.
-        label_steps: Steps of the labels at each visit; by default 320 / epochs, so that labels can
-            move as far in a shorter run.
-        double_softmax: Whether the term of alpha is that of the authors' code.
+        label_steps: Steps of a label each time its row is in a batch; by default 320 / epochs, so
+            that labels can move as far in a shorter run.
+        double_softmax: Whether the alpha term is that of the authors' code.
         first_stage: Epochs of plain training; by default 70, but no more than half of the run.
         second_stage: Epochs in which labels move; by default scaled from 130 in 320.
 
     Note:
-        The paper's term of alpha is the cross entropy of the soft label; the code takes the softmax
-        of the soft label once more, which makes the term weak. With the paper's term and the
-        authors' alpha of 0.1 no more than half of a label could leave the observed class (with ten
-        classes; nothing would ever be relabeled), so the default is the code's.
-        Alpha, beta and lambda are those for symmetric noise of 30 %; with the script's own (0.4,
-        0.1 and 600) no label of the digits changed either. The slope of a label is that of a batch
-        of 128 rows, whatever the batch size: a short batch moves its labels no further. The authors
-        use SGD, whose rate at the start of the third stage is several times that of the first two,
-        where ours is the run's; floor division sets their rate to 0 in the last two thirds of that
-        stage, where ours falls to a tenth twice, as they meant. Their first stage is not scaled as
-        long as it fits: labels that move before the net knows all classes leave some for good
-        (FM-mini: .646 with 3 epochs of it, three classes lost; .772 with 7, one lost).
+        The paper's alpha term is the cross entropy of the soft label. The authors' code takes the
+        softmax of the soft label once more, which makes the term weak. With the paper's term and
+        the authors' alpha of 0.1, no more than half of a label could leave the observed class, so
+        with ten classes nothing would ever be relabeled. So the default is the term of the code.
+        Alpha, beta and lambda are the authors' for 30 % symmetric noise; with the values in their
+        script (0.4, 0.1 and 600) no label of the digits changed either. The gradient of a label is
+        that of a batch of 128 rows, whatever the batch size, so that labels in a short batch do not
+        move further. The authors use SGD. At the start of the third stage its rate is several times
+        that of the first two; here it is the run's. In their code floor division sets the rate to 0
+        in the last two thirds of that stage; here it falls to a tenth twice, as they intended. The
+        first stage is not shortened as long as it fits: if labels move before the net knows all
+        classes, some classes are lost for good (FM-mini: .646 with 3 epochs and three classes lost;
+        .772 with 7 and one lost).
     """
 
     reference = (
@@ -67,21 +66,15 @@ class Pencil(Method):
     def __init__(
         self,
         *,
-        observed_weight: float = 0.1,
-        entropy_weight: float = 0.8,
-        label_rate: float = 300.0,
-        label_steps: int | None = None,
+        observed_weight: Annotated[float, Range(0)] = 0.1,
+        entropy_weight: Annotated[float, Range(0)] = 0.8,
+        label_rate: Annotated[float, Range(0)] = 300.0,
+        label_steps: Annotated[int, Range(1)] | None = None,
         double_softmax: bool = True,
-        first_stage: int | None = None,
-        second_stage: int | None = None,
+        first_stage: Annotated[int, Range(0)] | None = None,
+        second_stage: Annotated[int, Range(0)] | None = None,
     ) -> None:
         super().__init__()
-        within(observed_weight, 0, inf, "observed_weight")
-        within(entropy_weight, 0, inf, "entropy_weight")
-        within(label_rate, 0, inf, "label_rate")
-        within(label_steps, 1, inf, "label_steps")
-        within(first_stage, 0, inf, "first_stage")
-        within(second_stage, 0, inf, "second_stage")
         self.observed_weight = observed_weight
         self.entropy_weight = entropy_weight
         self.label_rate = label_rate
@@ -91,7 +84,7 @@ class Pencil(Method):
         self.second_stage = second_stage
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """A net, and for each row the logits of its label and its last loss."""
+        """A net, and the last loss and the label logits of each row."""
         super().setup(make_net, train, epochs)
         self.epochs = epochs
         usual = max(round(AUTHORS_EPOCHS / epochs), 1)
@@ -100,16 +93,15 @@ class Pencil(Method):
         self.end = self.begin + scaled(130, epochs, AUTHORS_EPOCHS, self.second_stage)
         observed = F.one_hot(train.observed.clamp(min=0), train.num_classes)  # (n, c)
         self.label_logits = RowTable(SURE * observed, trusted=train.trusted)
-        self.row_losses = no_losses(train.n)
         self.register_buffer("observed", train.observed.clone(), persistent=False)
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
-        """One walk; in the third stage the rate falls to a tenth twice."""
+        """One pass; in the third stage the rate falls to a tenth twice."""
         third = max(3 * (epoch - self.end) // max(self.epochs - self.end, 1), 0)
         yield Pass(lr_scale=0.1**third)
 
     def loss(self, batch: Batch) -> Terms:
-        """Cross entropy at first, then the divergence from predictions to labels."""
+        """Cross entropy in the first stage, then the divergence of predictions and labels."""
         logits = self.net(batch.x)  # (b, c)
         losses = cross_entropy(logits, batch.y)  # (b,)
         self.row_losses.write(batch.index, losses)
@@ -125,25 +117,25 @@ class Pencil(Method):
         return terms
 
     def resolved(self) -> dict[str, Any]:
-        """The stages in epochs of this run, and the labels' steps."""
+        """The stages in epochs of this run, and the steps of the labels."""
         stages = {"first_stage": self.begin, "second_stage": self.end - self.begin}
         return {**stages, "label_steps": self.steps}
 
     def rows_now(self) -> dict[str, Tensor]:
         """The classes of the labels, and the losses of the observed ones."""
         labels = purified(self.label_logits.values, self.observed).labels
-        return {"labels": labels, "loss": self.row_losses.values}
+        return {"labels": labels, **super().rows_now()}
 
     def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
-        """The classes of the labels, and how much of each is the observed class."""
+        """The classes of the soft labels, and the observed label's probability in each."""
         return purified(self.label_logits.values.softmax(1), self.observed)
 
     def _moved(self, label_logits: Tensor, log_p: Tensor, y: Tensor) -> Tensor:
-        """The logits of the labels after their steps of gradient descent (b, c)."""
+        """Label logits after their steps of gradient descent (b, c)."""
         for _ in range(self.steps):
             label_logits = label_logits.detach().requires_grad_()
             log_q = label_logits.log_softmax(1)  # (b, c)
-            # cross_entropy takes a softmax, which changes nothing in log q; the code's is of q
+            # cross_entropy takes a softmax: of log q it gives q, the authors' code takes it of q
             observed = cross_entropy(log_q.exp() if self.double_softmax else log_q, y)  # (b,)
             losses = _compatibility(log_p.detach(), log_q) + self.observed_weight * observed
             (slope,) = torch.autograd.grad(losses.sum() / AUTHORS_BATCH, label_logits)
@@ -152,5 +144,5 @@ class Pencil(Method):
 
 
 def _compatibility(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """KL(p || q) of each row (b,), by class as in the paper."""
+    """KL(p || q) of each row (b,), averaged over classes as in the paper."""
     return (log_p.exp() * (log_p - log_q)).mean(1)

@@ -1,16 +1,14 @@
-"""Reweight-R, Xia et al., NeurIPS 2019: a row counts as its label's clean over noisy probability.
+"""Reweight-R, Xia et al., NeurIPS 2019: weight rows by the clean over the noisy probability.
 
-The noisy probability is the net's own prediction sent through T, the matrix of how labels go wrong.
-T from anchor rows may be off, so in the end it is revised together with the net.
+The noisy probability is the prediction multiplied by the transition matrix T, which describes how
+labels go wrong. T from anchor rows may be inaccurate, so it is revised together with the net.
 """
 
-from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from colafier._validation import within
 from colafier.core.functional import cross_entropy
 from colafier.core.schedules import scaled
 from colafier.methods._best_net import BestNet, accuracy
@@ -23,6 +21,7 @@ from colafier.methods.contract import (
     MakeOptimizer,
     Pass,
     Passes,
+    Range,
     Terms,
     TrainSet,
 )
@@ -32,18 +31,18 @@ class ReweightR(WithRowLosses):
     """Cross entropy, then importance weights by an estimated T, then T and the net together.
 
     Args:
-        warmup: Epochs of cross entropy, whose best one gives T; by default a fifth of the run.
-        revision: Epochs at the end in which T is revised, too; by default two fifths of the run.
-        revision_rate: Learning rate of these, as a multiple of the run's.
+        warmup: Epochs of cross entropy, the best of which gives T; by default a fifth of the run.
+        revision: Last epochs, in which T is revised too; by default two fifths of the run.
+        revision_rate: Learning rate of the revision, as a multiple of the run's.
         quantile: The anchor row of a class is its most probable one below this quantile.
-        holdout: Share of the rows that choose the best epoch of each phase and train none.
+        holdout: Share of the rows that select the best epoch of each phase and train nothing.
 
-    Note: The authors have 20, 200 and 200 epochs. A short run would have hardly any warm-up by
-        that, and T of a net that knows nothing is worse than none; a longer one does no harm, as
-        held-out rows choose its epoch. Their rate is 0.01 (SGD) and 5e-7 (Adam) in the revision,
-        which would not move in a short run. In their code the slack is added once per row, or gets
+    Note: The authors have 20, 200 and 200 epochs. Scaled to a short run, that leaves hardly any
+        warm-up, and T of an untrained net is worse than none. A longer warm-up does no harm, since
+        held-out rows select its epoch. Their rate is 0.01 (SGD), and 5e-7 (Adam) in the revision,
+        which would not move in a short run. In their code the slack is added once per row, or has
         no gradient, and the sum may leave [0, 1]; here it is added once, clamped and normalized.
-        They keep the best epoch of the revision as well; here the last counts.
+        They also keep the best epoch of the revision; here the last one counts.
     """
 
     reference = (
@@ -57,18 +56,13 @@ class ReweightR(WithRowLosses):
     def __init__(
         self,
         *,
-        warmup: int | None = None,
-        revision: int | None = None,
-        revision_rate: float = 0.01,
-        quantile: float = 0.97,
-        holdout: float = 0.1,
+        warmup: Annotated[int, Range(1)] | None = None,
+        revision: Annotated[int, Range(0)] | None = None,
+        revision_rate: Annotated[float, Range(0)] = 0.01,
+        quantile: Annotated[float, Range(0, 1)] = 0.97,
+        holdout: Annotated[float, Range(0, 0.5)] = 0.1,
     ) -> None:
         super().__init__()
-        within(warmup, 1, inf, "warmup")
-        within(revision, 0, inf, "revision")
-        within(revision_rate, 0, inf, "revision_rate")
-        within(quantile, 0, 1, "quantile")
-        within(holdout, 0, 0.5, "holdout")
         self.warmup = warmup
         self.revision = revision
         self.revision_rate = revision_rate
@@ -76,7 +70,7 @@ class ReweightR(WithRowLosses):
         self.holdout = holdout
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
-        """A net, its best state in a phase, T with its slack, and each row's cross entropy."""
+        """A net, its best state in a phase, T and its slack, and the last loss of each row."""
         super().setup(make_net, train, epochs)
         self.warmup_epochs = scaled(1, epochs, 5, self.warmup)
         revision = scaled(2, epochs, 5, self.revision)
@@ -86,17 +80,17 @@ class ReweightR(WithRowLosses):
         self.slack = nn.Parameter(torch.zeros(train.num_classes, train.num_classes))  # Delta T
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
-        """One for net and slack; the slack has a gradient in the revision only."""
+        """One for net and slack; the slack has a gradient only in the revision."""
         return {"net": make([*self.net.parameters(), self.slack])}
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
-        """Three phases; the second and the third start from the best epoch before."""
+        """One pass; the second and the third phase start from the best epoch of the one before."""
         if epoch == self.warmup_epochs:
             p = train.predict(self.best.net)  # (n, c)
             self.transition.copy_(anchor_transition(p, self.quantile))
         begins = epoch in (self.warmup_epochs, self.revision_begin)
         if begins:
-            self.best.give_back(self.net)
+            self.best.restore(self.net)
         yield Pass(
             trained_on(train, self.holdout),
             restart=("net",) if begins else (),
@@ -109,7 +103,7 @@ class ReweightR(WithRowLosses):
         self.best.offer(self.net, accuracy(noisy, train.observed[held]))
 
     def loss(self, batch: Batch) -> Terms:
-        """Cross entropy, weighted after the warm-up; only in the revision weights are learned."""
+        """Cross entropy, weighted after the warm-up; weights are trained only in the revision."""
         logits = self.net(batch.x)  # (b, c)
         losses = cross_entropy(logits, batch.y)  # (b,)
         self.row_losses.write(batch.index, losses)
@@ -121,14 +115,14 @@ class ReweightR(WithRowLosses):
         return {"reweighted": (weights * losses).mean()}
 
     def revised(self) -> Tensor:
-        """T with its slack, whose rows are probabilities again (c, c)."""
+        """T plus its slack, with rows normalized to probabilities (c, c)."""
         transition = self.transition + self.slack
-        # the slope goes on below the smallest value, so that what seems impossible can be revised
+        # clamped values keep their gradient, so that a probability of 0 can be revised
         transition = transition + (transition.clamp(min=SMALLEST) - transition).detach()
         return transition / transition.sum(1, keepdim=True)
 
     def resolved(self) -> dict[str, Any]:
-        """The epochs in which the weights and the revision begin."""
+        """The epochs in which weighting and revision start."""
         return {"warmup": self.warmup_epochs, "revision_begin": self.revision_begin}
 
 

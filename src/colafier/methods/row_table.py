@@ -9,15 +9,14 @@ from torch import Tensor, nn
 class RowTable(nn.Module):
     """A value for each row of the training set: `table[index]` reads, `table.write(...)` stages.
 
-    The engine commits what is staged after a finite optimizer step, which is also the paper's
-    order: labels change after the step and are used from the next epoch on. Being a buffer, the
-    table is saved, resumed and moved to a device with its method; trusted rows keep their start
-    values also against a checkpoint from before they were decided.
+    The engine commits staged writes after an optimizer step with finite loss and gradients. The
+    values are a buffer, so they are saved, resumed and moved to a device with the method. Trusted
+    rows keep their initial values, even if a checkpoint from before the decision is loaded.
 
     Args:
-        values: Start values, one row each.
-        trusted: Rows that refuse writes because a person decided them, as a boolean mask.
-        repeats: Whether a row may be written several times in one pass (paired rows are).
+        values: Initial values, one for each row.
+        trusted: Mask of the rows that a person decided; writes to them are ignored.
+        repeats: Whether a row may be written several times in one pass, as paired rows are.
     """
 
     values: Tensor
@@ -43,11 +42,11 @@ class RowTable(nn.Module):
         return self.values[index]
 
     def write(self, index: Tensor, values: Tensor) -> None:
-        """Stage new values for these rows; they are seen only after `commit`."""
+        """Stage new values for these rows; they can be read after `commit`."""
         self._staged.append((index, values.detach().to(self.values.dtype)))
 
     def take_staged(self) -> tuple[Tensor, Tensor] | None:
-        """Remove and return what is staged, as (index, values); None if nothing is."""
+        """Remove and return all staged writes as (index, values); None if there are none."""
         if not self._staged:
             return None
         index = torch.cat([i for i, _ in self._staged])
@@ -76,6 +75,6 @@ class RowTable(nn.Module):
             self.values[self.trusted] = start[self.trusted]
 
     def begin_pass(self) -> None:
-        """Forget which rows were written in the pass before."""
+        """Forget staged writes, and which rows were written in the last pass."""
         self._written.zero_()
         self._staged.clear()
