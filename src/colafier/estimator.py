@@ -19,11 +19,11 @@ from colafier.ingest.arrays import (
     Array,
     Channels,
     ImageLayout,
-    Labels,
     as_tensor,
     same_rows,
     trusted_mask,
 )
+from colafier.ingest.labels import EncodedLabels
 from colafier.nets import inference
 
 Net = str | nn.Module | Callable[[], nn.Module]
@@ -114,14 +114,14 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         check_consistent_length(X, y)
-        labels = Labels.of(y, self.missing_label)
+        labels = EncodedLabels.of(y, self.missing_label)
         with torch.random.fork_rng(devices=[]):  # training seeds torch's own generator
             judged = judge(
                 x,
-                labels.original,
+                labels.numbers,
                 len(labels.classes),
-                self._recipe(tuple(x.shape[1:]), int((labels.original >= 0).sum())),
-                trusted=trusted_mask(trusted, labels.original),
+                self._recipe(tuple(x.shape[1:]), int((labels.numbers >= 0).sum())),
+                trusted=trusted_mask(trusted, labels.numbers),
                 groups=same_rows(x),
                 progress=self.verbose,
             )
@@ -182,13 +182,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return self._layout.bring(_images(X))
         return as_tensor(validate_data(self, X, dtype=np.float32, reset=False))
 
-    def _keep(self, labels: Labels, judged: AuditResult, index: pd.Index | None) -> None:
+    def _keep(self, labels: EncodedLabels, judged: AuditResult, index: pd.Index | None) -> None:
         found = judged.found
         self.classes_ = labels.classes
         self.labels_ = labels.written(judged.decided.labels)
         self.issues_ = table(
             labels.classes.tolist(),
-            labels.original,
+            labels.numbers,
             judged.p.argmax(1),
             found.quality,
             judged.decided,

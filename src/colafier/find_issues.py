@@ -10,7 +10,8 @@ from torch import Tensor
 from colafier.audit.noise_model import posterior
 from colafier.audit.out_of_fold import cross_fit
 from colafier.audit.policy import most_doubtful
-from colafier.ingest.arrays import Array, Labels, as_tensor
+from colafier.ingest.arrays import Array, as_tensor
+from colafier.ingest.labels import EncodedLabels, check_class_numbers
 from colafier.nets.normalize import Normalize
 
 RankedBy = Literal["self_confidence", "normalized_margin", "confidence_weighted_entropy"]
@@ -111,19 +112,14 @@ def _checked(pred_probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
         raise TypeError(
             f"labels must be whole numbers, the columns of pred_probs, not {observed.dtype}"
         )
-    if observed.min() < 0 or observed.max() >= c:
-        raise ValueError(
-            f"labels must be from 0 to {c - 1}, the columns of pred_probs, "
-            f"but are from {observed.min()} to {observed.max()}"
-        )
-    return as_tensor(p), torch.from_numpy(observed.astype(np.int64))
+    return as_tensor(p), check_class_numbers(observed, c, "labels, the columns of pred_probs,")
 
 
 def _out_of_fold(features: Any, labels: Any, random_state: Any) -> tuple[Tensor, Tensor]:
     """What heads on the features say of rows they have not seen (n, c), and labels (n,)."""
     x = as_tensor(check_array(features, dtype=np.float32, input_name="features"))
-    found = Labels.of(labels)
-    observed = found.original
+    found = EncodedLabels.of(labels)
+    observed = found.numbers
     if len(observed) != len(x):
         raise ValueError(
             f"features and labels must have same length, not {len(x)} and {len(observed)}"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from colafier.benchmark_data import safe_load
 from colafier.benchmark_data.sources import Source, cifar10n
+from colafier.ingest.labels import check_class_numbers
 from colafier.nets.inference import as_float
 from colafier.nets.normalize import Normalize
 
@@ -244,11 +245,6 @@ def _from_file(path: Path, source: Source) -> Tensor:
         )
     array = safe_load.load_npy(path)
     n = len(source.labels)
-    if array.dtype.kind not in "iu" or array.shape != (n,):
-        raise ValueError(
-            f"{path} has {array.dtype} of shape {array.shape}; it must hold {n} whole numbers"
-        )
-    labels = torch.from_numpy(array.astype("int64"))
-    if not ((labels >= -1) & (labels < source.num_classes)).all():
-        raise ValueError(f"{path} has labels outside -1 to {source.num_classes - 1}")
-    return labels
+    if array.shape != (n,):
+        raise ValueError(f"{path} has shape {array.shape}; it must hold {n} whole numbers")
+    return check_class_numbers(array, source.num_classes, f"{path}: labels", lowest=-1)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from colafier.ingest.labels import class_names
 
 LAYOUTS = {
     "folder": "folder of class folders",
@@ -61,10 +62,7 @@ class Dataset:
     @property
     def classes(self) -> list[str]:
         """The labels that occur, sorted; as numbers if all of them are whole numbers."""
-        found = {label for label in self.original if label is not None}
-        if all(re.fullmatch(r"[+-]?[0-9]{1,300}", label) for label in found):
-            return sorted(found, key=lambda label: (int(label), label))
-        return sorted(found)
+        return class_names(self.original)
 
     def content_keys(self) -> list[str]:
         """A SHA-256 of the content of each row; empty where there is no content.

@@ -11,6 +11,7 @@ from colafier.ingest.archives import read_npz
 from colafier.ingest.columns import Wanted
 from colafier.ingest.dataset import Dataset, counted
 from colafier.ingest.folders import read_folder
+from colafier.ingest.labels import check_two_classes, class_names
 
 __all__ = ["Dataset", "read"]
 
@@ -127,10 +128,5 @@ def _check(dataset: Dataset, labeled: bool) -> None:
             f"{source}: all labels of {dataset.label_column!r} are missing; name another column "
             "with label"
         )
-    usable = {g for row, g in enumerate(dataset.original) if g is not None and row not in problems}
-    if len(usable) < 2:
-        found = ", ".join(map(repr, sorted(usable))) or "none"
-        raise ValueError(
-            f"{source}: two or more classes are needed among the rows that can be used, found "
-            f"{found}: there is nothing to learn"
-        )
+    usable = (label for row, label in enumerate(dataset.original) if row not in problems)
+    check_two_classes(class_names(usable), f"{source}: the labels of the rows that can be used")

@@ -1,19 +1,19 @@
-"""The usable rows of a data set as numbers, with their labels as numbers of classes."""
+"""The usable rows of a data set as numbers, with their labels as class numbers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from colafier.embed.encode import EncodedData
-from colafier.ingest.read import Dataset
+from colafier.ingest.dataset import Dataset
+from colafier.ingest.labels import check_two_classes, class_numbers
 from colafier.review.decisions import Decided
 
 
 @dataclass(frozen=True)
 class LabeledData:
-    """What a run learns from; tensors have a place for each usable row."""
+    """What a run learns from; tensors have one entry for each usable row."""
 
     dataset: Dataset  # as it was read
     rows: EncodedData
@@ -29,26 +29,13 @@ class LabeledData:
 
 
 def with_labels(dataset: Dataset, rows: EncodedData, decided: Decided | None) -> LabeledData:
-    """Rows with their labels, and with what a person decided of them."""
+    """The usable rows with their labels, and with what a person decided about them."""
+    after = dataset if decided is None else decided.told(dataset)
+    labels = [after.original[row] for row in rows.rows]
+    classes = [name for name in after.classes if name in set(labels)]  # nothing to learn of others
+    check_two_classes(classes, "the labels of all usable rows")
+    observed = class_numbers(labels, classes)
     if decided is None:
-        classes = _classes(dataset, rows)
-        return LabeledData(dataset, rows, classes, _as_numbers(dataset, rows, classes))
-    told = decided.told(dataset)
-    classes = _classes(told, rows)
-    observed, original = (_as_numbers(some, rows, classes) for some in (told, dataset))
+        return LabeledData(dataset, rows, classes, observed)
+    original = class_numbers((dataset.original[row] for row in rows.rows), classes)
     return LabeledData(dataset, rows, classes, observed, original, decided.trusted(rows.rows))
-
-
-def _classes(dataset: Dataset, rows: EncodedData) -> list[str]:
-    """Those of the usable rows; of others nothing can be learned."""
-    there = {dataset.original[row] for row in rows.rows}
-    classes = [name for name in dataset.classes if name in there]
-    if len(classes) < 2:
-        raise ValueError("the labels of all usable rows are of one class: nothing to learn")
-    return classes
-
-
-def _as_numbers(dataset: Dataset, rows: EncodedData, classes: Sequence[str]) -> Tensor:
-    """-1 where there is no label, or one of a class that no usable row has any more."""
-    place: dict[str | None, int] = {name: number for number, name in enumerate(classes)}
-    return torch.tensor([place.get(dataset.original[row], -1) for row in rows.rows])
