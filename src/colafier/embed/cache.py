@@ -6,7 +6,6 @@ rows since the last shard. The keys in the shards are the index; the checksums o
 show damage, and a damaged shard is removed and its rows are computed again.
 """
 
-import hashlib
 import logging
 import os
 import re
@@ -20,8 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from colafier._io import whole
-from colafier._optional import file_digest
+from colafier._io import content_digest, whole
 
 log = logging.getLogger(__name__)
 
@@ -41,22 +39,6 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "colafier"
 
 
-def content_key(item: str | bytes | Path | npt.NDArray[np.generic]) -> str:
-    """A key of what a row holds: of a file its bytes, not its name.
-
-    A file that is not there has a key too: its row will be recorded as unreadable, not cached.
-    """
-    if isinstance(item, Path):
-        return "bytes:" + file_digest(item) if item.is_file() else f"missing:{item}"
-    if isinstance(item, str):
-        return "text:" + hashlib.sha256(item.encode(errors="surrogatepass")).hexdigest()
-    if isinstance(item, np.ndarray):
-        digest = hashlib.sha256(f"{item.dtype.str}{item.shape}".encode())
-        digest.update(np.ascontiguousarray(item).data)
-        return "array:" + digest.hexdigest()
-    return "bytes:" + hashlib.sha256(item).hexdigest()
-
-
 class Cache:
     """The features of one embedder.
 
@@ -70,9 +52,9 @@ class Cache:
     def __init__(self, folder: Path, name: str, key: str, num_features: int) -> None:
         self.key = key
         self.num_features = num_features
-        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
         readable = re.sub(r"[^\w.-]+", "_", name)[-60:]
-        self.folder = folder / f"features-{VERSION}" / f"{readable}-{digest}"
+        own = f"{readable}-{content_digest(key)[:16]}"
+        self.folder = folder / f"features-{VERSION}" / own
 
     def read(self, content_keys: Sequence[str], out: Floats) -> npt.NDArray[np.bool_]:
         """Fill the rows of `out` (n, d) that are known; which these are (n,)."""
@@ -109,7 +91,7 @@ class Cache:
         return True
 
     def _row_key(self, content: str) -> bytes:
-        return hashlib.sha256(f"{self.key}\n{content}".encode(errors="surrogatepass")).digest()
+        return bytes.fromhex(content_digest(f"{self.key}\n{content}"))
 
     def _shards(self) -> list[Path]:
         try:

@@ -4,7 +4,6 @@ Only safetensors are read and no code of a model is run. A model is first looked
 machine; the network is asked only for a name that is not here.
 """
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from colafier._optional import file_digest, required
+from colafier._io import content_digest, file_digest
+from colafier._optional import required
 from colafier.embed.images import Unreadable, decode
 from colafier.embed.offline import offline
 from colafier.embed.texts import without_text
@@ -178,8 +178,7 @@ def cached(name: str, kind: Kind) -> Path | None:
 def fingerprint(folder: Path) -> str:
     """SHA-256 of all files that decide what a model gives."""
     files = sorted({path for pattern in FILES for path in folder.glob(pattern)})
-    told = "".join(f"{path.name} {file_digest(path)}\n" for path in files)
-    return hashlib.sha256(told.encode()).hexdigest()
+    return content_digest("", (f"{path.name} {file_digest(path)}\n" for path in files))
 
 
 def _load(loader: Any, folder: Path, **options: Any) -> Any:

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from colafier._io import whole
 from colafier._optional import required
 from colafier._progress import bar
+from colafier.ingest.content import KeyedFile
+from colafier.ingest.image_files import EMPTY, problem_of
 
 Bytes = npt.NDArray[np.uint8]
 EXTRA = "images"
@@ -28,7 +30,7 @@ class Unreadable(ValueError):
     """An image that cannot be read; the message is the reason, for the row's record."""
 
 
-def decode(item: Path | bytes | npt.NDArray[Any], size: int | None) -> Bytes:
+def decode(item: Path | KeyedFile | bytes | npt.NDArray[Any], size: int | None) -> Bytes:
     """The image as bytes (3, size, size): shorter side resized, then the center.
 
     Transparent parts become white, of an animation the first frame is taken, EXIF rotation is
@@ -62,11 +64,11 @@ def decode_many(items: Sequence[Any], size: int) -> tuple[Bytes, dict[int, str]]
 def decode_all(
     items: Sequence[Any], size: int, path: Path, *, progress: bool = True
 ) -> tuple["np.memmap[Any, np.dtype[np.uint8]]", dict[int, str]]:
-    """Decode all rows once into a `.npy` file that appears whole, and map it into memory.
+    """Decode all rows into a `.npy` file that appears whole, and map it into memory.
 
     Returns:
-        The images (n, 3, size, size), to be read only, rows with problems all zeros; and the
-        problems by row number.
+        The images (n, 3, size, size), all zeros for rows with a problem, and the problems by row
+        number. What is written to these images does not reach the file.
     """
     if not len(items):
         raise ValueError("there are no images to decode")
@@ -81,7 +83,7 @@ def decode_all(
             advance(len(chunk))
         images.flush()
         del images  # some systems do not move a file that is mapped
-    return np.lib.format.open_memmap(path, mode="r"), problems
+    return np.lib.format.open_memmap(path, mode="c"), problems  # torch warns of read-only memory
 
 
 @contextmanager
@@ -111,8 +113,6 @@ def _decode(item: Any, size: int | None) -> Bytes:
             return _pixels(color if size is None else _square(pillow, color, size))
     except Unreadable:
         raise
-    except FileNotFoundError:
-        raise Unreadable("there is no such file") from None
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         raise Unreadable(f"too large, or made to fill the memory: {error}") from error
     except pillow.UnidentifiedImageError:
@@ -126,13 +126,14 @@ def _open(pillow: Any, item: Any) -> Any:
     """The image, with its header read but not its pixels."""
     if isinstance(item, np.ndarray):
         return pillow.fromarray(_height_width_channels(item))
-    if isinstance(item, Path):
-        if item.is_file() and item.stat().st_size == 0:
-            raise Unreadable("the file is empty")
-        return pillow.open(item)
+    if isinstance(item, Path | KeyedFile):
+        path = item.path if isinstance(item, KeyedFile) else item
+        if reason := problem_of(path):
+            raise Unreadable(reason)
+        item = item.read() if isinstance(item, KeyedFile) else item.read_bytes()
     if isinstance(item, bytes | bytearray | memoryview):
         if not len(item):
-            raise Unreadable("it has no bytes")
+            raise Unreadable(EMPTY)
         return pillow.open(io.BytesIO(item))
     raise Unreadable(f"a Path, bytes or an array is needed, not {type(item).__name__}")
 

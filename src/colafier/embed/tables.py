@@ -14,8 +14,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from colafier._io import whole
-from colafier._optional import file_digest
+from colafier._io import content_digest, whole
 
 Floats = npt.NDArray[np.float32]
 MISSING = "<missing>"  # the category of values that are not there
@@ -133,9 +132,10 @@ class TableEncoder:
             "dropped": self.dropped,
             "transformer": self._fitted(),
         }
+        stored = skops.io.dumps(content)
         with whole(path) as partial:
-            partial.write_bytes(skops.io.dumps(content))
-        return file_digest(path)
+            partial.write_bytes(stored)
+        return content_digest(stored)
 
     @classmethod
     def load(cls, path: Path, sha256: str | None = None) -> "TableEncoder":
@@ -149,10 +149,11 @@ class TableEncoder:
 
         if not path.is_file():
             raise FileNotFoundError(f"{path} is missing: it says how to read the table's columns")
-        if sha256 is not None and file_digest(path) != sha256:
+        stored = path.read_bytes()
+        if sha256 is not None and content_digest(stored) != sha256:
             raise ValueError(f"{path} was changed after it was saved; it was not loaded")
         try:
-            content = skops.io.load(path, trusted=TRUSTED)
+            content = skops.io.loads(stored, trusted=TRUSTED)
         except Exception as error:  # a damaged file can fail in any way
             raise ValueError(f"{path} was not loaded: damaged or changed ({error})") from error
         encoder = cls()

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colafier._optional import file_digest, packaged_file, required
+from colafier._io import file_digest
+from colafier._optional import packaged_file, required
 from colafier.embed.offline import offline
 
 EXTRA = "text"

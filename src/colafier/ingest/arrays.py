@@ -1,15 +1,15 @@
 """Arrays of a user as rows: which axis is what, what a pixel is, which rows are the same."""
 
-import hashlib
 import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import torch
 from torch import Tensor
+
+from colafier.ingest.content import content_key, duplicate_groups
 
 Array = npt.NDArray[Any]
 Channels = Literal["first", "last"]
@@ -86,10 +86,7 @@ def trusted_mask(trusted: Any, observed: Tensor) -> Tensor | None:
 
 def same_rows(x: Tensor) -> Tensor:
     """For each row the number of its group of exact duplicates, -1 for rows without one (n,)."""
-    keys = [hashlib.sha256(row).digest() for row in x.numpy()]
-    groups, _ = pd.factorize(np.array(keys, dtype=object))
-    single = np.bincount(groups)[groups] == 1
-    return torch.from_numpy(np.where(single, -1, groups))
+    return torch.tensor(duplicate_groups([content_key(row) for row in x.numpy()]))
 
 
 def as_tensor(x: Array) -> Tensor:

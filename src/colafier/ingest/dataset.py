@@ -1,6 +1,5 @@
 """A user's data set as it was read: its rows, their keys, and what to say about it."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
@@ -9,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from colafier._io import content_digest
+from colafier.ingest.content import content_key, duplicate_groups
 from colafier.ingest.labels import class_names
 
 LAYOUTS = {
@@ -73,23 +73,13 @@ class Dataset:
 
     def fingerprint(self) -> str:
         """SHA-256 of all names, labels and contents, in their order."""
-        digest = hashlib.sha256(self.kind.encode())
-        for row in zip(self.names, self.original, self._keys, strict=True):
-            digest.update(json.dumps(row).encode())
-        return digest.hexdigest()
+        rows = zip(self.names, self.original, self._keys, strict=True)
+        return content_digest(self.kind, (json.dumps(row) for row in rows))
 
     def duplicates(self) -> list[int]:
-        """For each row the number of its group of exact duplicates, -1 for rows without one."""
-        usable = {
-            row: key for row, key in enumerate(self._keys) if key and row not in self.problems
-        }
-        counts = Counter(usable.values())
-        groups: dict[str, int] = {}
-        found = [-1] * len(self)
-        for row, key in usable.items():
-            if counts[key] > 1:
-                found[row] = groups.setdefault(key, len(groups))
-        return found
+        """For each usable row the number of its group of exact duplicates, else -1."""
+        keys = ["" if row in self.problems else key for row, key in enumerate(self._keys)]
+        return duplicate_groups(keys)
 
     def head(self, count: int) -> "Dataset":
         """The first rows alone."""
@@ -128,13 +118,10 @@ class Dataset:
 
     @cached_property
     def _keys(self) -> list[str]:
+        """Read and hashed once; all that depends on the content is derived from these."""
         if self.kind == "table":
-            rows = self.items.itertuples(index=False, name=None)
-            return [_text_key(repr(row)) for row in rows]
-        if isinstance(self.items, np.ndarray):
-            form = f"{self.items.dtype} {self.items.shape[1:]} ".encode()
-            return [hashlib.sha256(form + row.tobytes()).hexdigest() for row in self.items]
-        return [_item_key(item) for item in self.items]
+            return [content_key(repr(row)) for row in self.items.itertuples(index=False, name=None)]
+        return [content_key(item) for item in self.items]
 
 
 def counted(number: int, what: str) -> str:
@@ -149,21 +136,3 @@ def listed(names: Iterable[str], most: int = SHOWN) -> str:
     if len(names) <= most + 1:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {len(names) - most:,} more"
-
-
-def _text_key(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _item_key(item: Path | bytes | str | None) -> str:
-    if isinstance(item, str):
-        return _text_key(item)
-    if isinstance(item, bytes):
-        return hashlib.sha256(item).hexdigest()
-    if item is None:
-        return ""
-    try:
-        with item.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError):  # missing, unreadable, or no path at all
-        return ""

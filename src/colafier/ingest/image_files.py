@@ -18,6 +18,9 @@ BEGINNINGS = {
     b"MM\x00*": ".tif",
 }
 
+NO_IMAGE, NO_FILE, NOT_A_FILE, EMPTY = "no image", "missing file", "not a file", "zero bytes"
+MAX_MIB = 512  # of a file: an image at Pillow's limit, not compressed, with 16 bits, has less
+
 ImageItem = Path | bytes | None
 
 
@@ -62,16 +65,18 @@ def name_of(cell: Any, row: int) -> str:
 def problem_of(item: ImageItem) -> str | None:
     """Why an image cannot be used; None if nothing is wrong from outside."""
     if item is None:
-        return "no image"
+        return NO_IMAGE
     if isinstance(item, bytes):
-        return None if item else "zero bytes"
+        return None if item else EMPTY
     try:
         found = os.stat(item)
     except (OSError, ValueError):  # a NUL character in a path is a ValueError
-        return "missing file"
+        return NO_FILE
     if not stat.S_ISREG(found.st_mode):
-        return "not a file"
-    return None if found.st_size else "zero bytes"
+        return NOT_A_FILE
+    if found.st_size > MAX_MIB << 20:
+        return f"larger than {MAX_MIB} MiB"
+    return None if found.st_size else EMPTY
 
 
 def problems_of(items: Sequence[ImageItem]) -> dict[int, str]:

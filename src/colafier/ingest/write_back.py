@@ -16,7 +16,8 @@ from colafier.ingest.dataset import Dataset
 from colafier.ingest.places import Folder, whole_folder
 
 FORMS = ("folder", "csv", "parquet", "npz")
-NO_FILE = ("no image", "missing file", "not a file")  # problems of images that cannot be written
+# problems of images that cannot be written
+NOTHING_TO_WRITE = (image_files.NO_IMAGE, image_files.NO_FILE, image_files.NOT_A_FILE)
 
 Labels = Sequence[str | None]
 
@@ -120,7 +121,7 @@ def _class_folders(
 ) -> None:
     for row in rows:
         label, item = labels[row], dataset.items[row]
-        if image_files.problem_of(item) in NO_FILE:
+        if image_files.problem_of(item) in NOTHING_TO_WRITE:
             done.without_file += 1
         elif label is None:
             done.without_label += 1
@@ -155,7 +156,7 @@ def _imagefolder(
     places: dict[Path, str] = {}  # several rows can be about one image
     for row in rows:
         item = dataset.items[row]
-        if image_files.problem_of(item) in NO_FILE:
+        if image_files.problem_of(item) in NOTHING_TO_WRITE:
             done.without_file += 1
             continue
         if item not in places:
