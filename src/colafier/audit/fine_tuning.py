@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from colafier import _seeds
-from colafier._progress import bar
+from colafier._progress import progress_bar
 
 DROPPED_INPUTS = 0.2
 
@@ -48,7 +48,10 @@ def fine_tune(
     optimizer = torch.optim.AdamW(learned, lr=lr, weight_decay=weight_decay)
     batches = -(-len(x) // batch_size)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, epochs * batches)
-    with torch.random.fork_rng(devices=[]), bar("learning again", epochs, progress) as advance:
+    with (
+        torch.random.fork_rng(devices=[]),
+        progress_bar("learning again", epochs, progress) as advance,
+    ):
         torch.manual_seed(_seeds.derive(seed, "fine_tune"))
         for _ in range(epochs):
             for rows in torch.randperm(len(x)).tensor_split(batches):  # none with a single row

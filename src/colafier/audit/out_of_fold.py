@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from colafier import _seeds
-from colafier._progress import bar
+from colafier._progress import progress_bar
 from colafier.audit.noise_model import soft_labels
 from colafier.core.functional import gce
 
@@ -64,7 +64,7 @@ def cross_fit(
 
     with (
         torch.random.fork_rng(devices=[]),
-        bar("asking witnesses", PARTS * epochs, progress) as advance,
+        progress_bar("asking witnesses", PARTS * epochs, progress) as advance,
     ):
         torch.manual_seed(_seeds.derive(seed, "heads"))
         heads = [_Head(x.shape[1], num_classes) for _ in range(PARTS)]

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from colafier._progress import bar
+from colafier._progress import progress_bar
 from colafier.embed.cache import Cache, default_folder
 from colafier.ingest.content import keyed
 
@@ -112,7 +112,7 @@ def embed(
     twins = _twins(np.flatnonzero(~known).tolist(), content_keys)
     fresh = [row for row, twin in twins.items() if row == twin]
     problems: dict[int, str] = {}
-    with bar(f"embedding with {embedder.name}", len(items), progress) as advance:
+    with progress_bar(f"embedding with {embedder.name}", len(items), progress) as advance:
         advance(len(items) - len(fresh))
         for rows in _cut(fresh, KEEP):
             for part in _cut(rows, STEP):
