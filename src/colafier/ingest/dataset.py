@@ -1,4 +1,4 @@
-"""A user's data set as it was read: its rows, their keys, and what to say about it."""
+"""A user's data set as it was read: its rows, their content keys, and a description."""
 
 import json
 from collections import Counter
@@ -26,7 +26,7 @@ SHOWN = 6  # names in a line before "and 3 more"
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a CSV file is written, so that it can be written back alike."""
+    """How a CSV file is written, so that it can be written back in the same way."""
 
     separator: str = ","
     encoding: str = "utf-8"
@@ -38,13 +38,13 @@ COMMON = Dialect()
 
 @dataclass(frozen=True, eq=False)  # arrays have no plain equality
 class Dataset:
-    """A labeled data set of a user, read but not yet turned into numbers."""
+    """A user's data set, read but not yet turned into numbers."""
 
     source: Path
     layout: str  # folder, imagefolder, csv, parquet or npz
     kind: str  # image, text, table or vector
-    names: list[str]  # for people: a path relative to the source, or the row number
-    original: list[str | None]  # None where a row has no label
+    names: list[str]  # to show: a path relative to the source, or the row number
+    original: list[str | None]  # the labels that came with the data; None where there is none
     # image: list of Path, bytes or None, or an array (n, h, w) or (n, h, w, c) of bytes;
     # text: list of str; table: DataFrame of the features; vector: float32 array (n, d)
     items: Any
@@ -65,10 +65,7 @@ class Dataset:
         return class_names(self.original)
 
     def content_keys(self) -> list[str]:
-        """A SHA-256 of the content of each row; empty where there is no content.
-
-        The key of an image file is the one of its bytes, wherever it is stored.
-        """
+        """The key of each row's content, see `ingest.content.content_key`."""
         return list(self._keys)
 
     def fingerprint(self) -> str:
@@ -82,7 +79,7 @@ class Dataset:
         return duplicate_groups(keys)
 
     def head(self, count: int) -> "Dataset":
-        """The first rows alone."""
+        """The data set of the first rows."""
         return replace(
             self,
             names=self.names[:count],
@@ -118,7 +115,7 @@ class Dataset:
 
     @cached_property
     def _keys(self) -> list[str]:
-        """Read and hashed once; all that depends on the content is derived from these."""
+        """Computed once: each file is read for this."""
         if self.kind == "table":
             return [content_key(repr(row)) for row in self.items.itertuples(index=False, name=None)]
         return [content_key(item) for item in self.items]
@@ -130,9 +127,9 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{plural}"
 
 
-def listed(names: Iterable[str], most: int = SHOWN) -> str:
-    """The first names, and how many more there are; all of them if only one is left."""
+def listed(names: Iterable[str], limit: int = SHOWN) -> str:
+    """The first names and how many more there are; all of them if only one would be left out."""
     names = list(names)
-    if len(names) <= most + 1:
+    if len(names) <= limit + 1:
         return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+    return f"{', '.join(names[:limit])} and {len(names) - limit:,} more"

@@ -5,10 +5,10 @@ from typing import get_args
 
 import pandas as pd
 
-from colafier.ingest import frames
+from colafier.ingest import table_files
 from colafier.ingest.folders import FILE_NAME, METADATA
 from colafier.ingest.image_files import is_image_name, suffix_of
-from colafier.ingest.places import Folder, whole_folder
+from colafier.ingest.output_folder import OutputFolder, whole_folder
 from colafier.review.decisions import Choice
 from colafier.review.exchange.answers import (
     Answer,
@@ -29,7 +29,7 @@ def write(sheet: Sheet, path: Path) -> list[Path]:
     if path.exists() or path.is_symlink():
         raise FileExistsError(f"{path} exists already; remove it, or write to another place")
     with whole_folder(path) as partial:
-        folder = Folder(partial, link=True)
+        folder = OutputFolder(partial, link=True)
         (partial / METADATA[0]).touch()  # so that no image takes its place
         records = []
         for row, item in images(sheet):
@@ -53,14 +53,14 @@ def read(path: Path, known: Known) -> Answers:
         known: The run that it came from.
     """
     table = path if path.is_file() else _metadata(path)
-    frame = frames.load(table).frame.astype(object)
+    frame = table_files.load(table).frame.astype(object)
     if missing := [n for n in (FINGERPRINT, "row", "label", SENT, DECISION) if n not in frame]:
         raise ValueError(f"{table} has no column {missing[0]!r}: it was not sent out by colafier")
     answers, at = Answers(), written(table)
     seen: set[int] = set()
     for number, cells in enumerate(frame.to_dict("records"), 1):
         where = f"{table}, row {number}"
-        line = {str(k): "" if frames.is_missing(v) else str(v) for k, v in cells.items()}
+        line = {str(k): "" if table_files.is_missing(v) else str(v) for k, v in cells.items()}
         known.check(line[FINGERPRINT], where)
         row = known.row(line["row"], where)
         if row in seen:
