@@ -1,4 +1,4 @@
-"""Packages that only some embedders need: imported at their first use, checked before that."""
+"""Optional packages: modules that are imported when needed, and files of weights."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ from colafier._io import file_digest
 
 
 def required(module: str, extra: str) -> Any:
-    """The module, or an error that says which extra brings it."""
+    """The module, or an error that names the extra to install."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -20,9 +20,9 @@ def required(module: str, extra: str) -> Any:
 
 
 def packaged_file(package: str, inside: str, sha256: str, extra: str) -> Path:
-    """A file of weights in an installed package, if it is the one that we know.
+    """A file of weights in an installed package, if it is the tested one.
 
-    The package is not imported, so that none of its code runs.
+    The package is not imported, so none of its code runs.
     """
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:

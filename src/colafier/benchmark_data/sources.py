@@ -1,4 +1,4 @@
-"""Data sets in memory: what they hold, where they come from, and checks that they are sound."""
+"""Benchmark data sets and arrays in memory, read with checks that they are sound."""
 
 import gzip
 import struct
@@ -38,7 +38,7 @@ CIFAR10N_KEYS = {
     "worst": "worse_label",
 }
 
-MOST_BYTES = 2**30  # of an idx file, unpacked
+MAX_BYTES = 2**30  # of an unpacked idx file
 
 ArrayLike = Tensor | npt.NDArray[Any] | Sequence[Any]
 
@@ -120,7 +120,7 @@ def arrays(
 
     Args:
         x: The rows.
-        labels: One per row: any numbers or texts, or with `classes` positions in it, -1 for none.
+        labels: One per row: whole numbers or texts; with `classes`, positions in it, -1 for none.
         test_x: Rows to score on.
         test_labels: Their labels, of the same kind.
         classes: Names of the classes; by default the sorted different labels.
@@ -234,8 +234,8 @@ def _read_idx(path: Path, dims: int) -> Tensor:
             if len(header) < 4 + 4 * dims or header[:4] != bytes([0, 0, 8, dims]):
                 raise ValueError(f"{path} is not an idx file of bytes with {dims} dimension(s)")
             shape = struct.unpack(f">{dims}I", header[4:])
-            # no more than there should be, as a small packed file may hold any amount
-            content = file.read(min(prod(shape), MOST_BYTES) + 1)
+            # no more than expected, as a small packed file can unpack to any size
+            content = file.read(min(prod(shape), MAX_BYTES) + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is damaged ({error}); get it again") from error
     if len(content) != prod(shape):
@@ -244,7 +244,7 @@ def _read_idx(path: Path, dims: int) -> Tensor:
 
 
 def _pad(images: Tensor, size: int | None) -> Tensor:
-    """Images in the middle of black ones of this size."""
+    """Images padded to this size with black pixels on all sides."""
     if size is None:
         return images
     height, width = images.shape[2:]
