@@ -32,6 +32,7 @@ from colafier.audit.policy import decide
 from colafier.benchmark_data import noise, sources
 from colafier.benchmark_data.sources import Source
 from colafier.core.functional import gce
+from colafier.ingest.content import content_key
 from colafier.methods.contract import Labels
 from colafier.nets import inference
 from colafier.nets.normalize import Normalize
@@ -46,7 +47,7 @@ def features_of(source: Source) -> tuple[Tensor, Tensor]:
     """Features of training and test images (n, 1280), through the cache."""
     net = embed.embedder("efficientnet_lite0", "image", 128)
     both = torch.cat([source.x, source.test_x]).numpy()
-    keys = [embed.content_key(image) for image in both]
+    keys = [content_key(image) for image in both]
     found, problems = embed.embed(list(both), keys, net, cache=embed.default_folder())
     assert not problems
     return torch.from_numpy(found[: len(source.x)]), torch.from_numpy(found[len(source.x) :])

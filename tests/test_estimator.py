@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from colafier import ColafierClassifier, NoisyLabelClassifier
 from colafier.audit import out_of_fold
 from colafier.audit.label_table import COLUMNS
-from colafier.ingest.arrays import ImageLayout, Labels
+from colafier.ingest.arrays import ImageLayout
 from colafier.methods import available
 
 Array = NDArray[Any]
@@ -178,30 +178,6 @@ def test_rows_without_a_label(missing: Any, dtype: Any, clouds: Noisy) -> None:
     assert not model.issues_["is_label_issue"][:5].any()
     assert set(model.issues_["predicted_label"][:5]) == {"cat"}
     assert model.issues_["original_label"][:5].isna().all()
-
-
-@pytest.mark.parametrize(
-    ("y", "missing", "classes"),
-    [
-        ([0, 1, -1], -1, [0, 1]),
-        ([0.0, 1.0, np.nan], np.nan, [0.0, 1.0]),
-        (pd.Series(["a", "b", None]), None, ["a", "b"]),
-        (pd.Series([3, 4, None], dtype="Int64"), None, [3, 4]),
-        ([False, True, None], None, [False, True]),
-    ],
-)
-def test_missing_among_labels_of_any_type(y: Any, missing: Any, classes: list[Any]) -> None:
-    found = Labels.of(y, missing)
-    assert found.classes.tolist() == classes
-    assert found.original.tolist() == [0, 1, -1]
-    written = found.written(torch.tensor([1, 1, -1])).tolist()
-    assert written[:2] == [classes[1]] * 2
-    assert written[2] == -1 if missing == -1 else pd.isna(written[2])
-
-
-def test_nothing_is_missing_that_is_not_said_to_be() -> None:
-    assert Labels.of(["a", "b", ""], -1).original.tolist() == [1, 2, 0]
-    assert Labels.of([0, 1, -1]).original.tolist() == [1, 2, 0]
 
 
 @pytest.mark.usefixtures("few_steps")

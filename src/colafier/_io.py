@@ -1,8 +1,10 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and the hash of what they hold."""
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 
@@ -19,3 +21,17 @@ def whole(path: Path) -> Iterator[Path]:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def content_digest(first: bytes | str, more: Iterable[bytes | str] = ()) -> str:
+    """SHA-256 of one part or several, one after the other; texts as UTF-8."""
+    digest = hashlib.sha256()
+    for part in chain([first], more):
+        digest.update(part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part)
+    return digest.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, which need not fit into memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

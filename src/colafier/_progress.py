@@ -1,4 +1,4 @@
-"""Progress bars for a terminal: one over epochs, one over rows."""
+"""Progress bars for a terminal: one for training, one for all that is counted in one pass."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
+    ProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -17,8 +17,8 @@ from rich.progress import (
 Figures = dict[str, float | None]
 
 
-class Bar:
-    """Epoch, loss, changed labels, test accuracy and the time left; silent if not `shown`.
+class EpochBar:
+    """Epoch, loss, changed labels, test accuracy and the time left.
 
     Args:
         epochs: Epochs of the whole run.
@@ -31,24 +31,14 @@ class Bar:
         self, epochs: int, done: int = 0, shown: bool = True, console: Console | None = None
     ) -> None:
         self.epochs = epochs
-        self.done = done
-        console = Console(stderr=True) if console is None else console
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%  {task.fields[said]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not (shown and console.is_terminal),
-            speed_estimate_period=3600,  # a step may take longer than rich looks back
-        )
-        self._task: TaskID | None = None
-        self._said = ""
+        figures = TextColumn("{task.percentage:>3.0f}%  {task.fields[figures]}")
+        self._progress = _progress(figures, shown, console)
+        self._task = self._progress.add_task("", total=epochs, completed=done, figures="")
         self._completed = float(done)
+        self._last_epoch = ""
 
-    def __enter__(self) -> "Bar":
+    def __enter__(self) -> "EpochBar":
         self._progress.start()
-        self._task = self._progress.add_task("", total=self.epochs, completed=self.done, said="")
         return self
 
     def __exit__(
@@ -60,50 +50,54 @@ class Bar:
         self._progress.stop()
 
     def step(self, epoch: int, tag: str, done: int, steps: int, loss: float) -> None:
-        """After a step: `done` of `steps` of this pass."""
-        # how many passes there will be is not known, so that only the first moves the bar
+        """Show a step: `done` of `steps` of this pass."""
+        # the number of passes is not known before the epoch ends, so only the first moves the bar
         self._completed = max(self._completed, epoch + done / steps)
-        self._show(
-            description=f"epoch {epoch + 1}/{self.epochs} {tag} {done}/{steps}",
-            said=f"loss {loss:.3f}{self._said}",
-        )
+        self._show(loss, f"epoch {epoch + 1}/{self.epochs} {tag} {done}/{steps}")
 
     def epoch(self, epoch: int, figures: Figures) -> None:
-        """After an epoch, with what it gave."""
-        self._said = ""
+        """Show the figures of a finished epoch."""
+        self._last_epoch = ""
         if (changed := figures.get("labels_changed")) is not None:
-            self._said += f"  labels changed {changed:.0f}"
+            self._last_epoch += f"  labels changed {changed:.0f}"
         if (accuracy := figures.get("test_accuracy")) is not None:
-            self._said += f"  test accuracy {accuracy:.3f}"
-        loss = figures.get("loss")
-        said = self._said if loss is None else f"loss {loss:.3f}{self._said}"
+            self._last_epoch += f"  test accuracy {accuracy:.3f}"
         self._completed = epoch + 1.0
-        self._show(said)
+        self._show(figures.get("loss"))
 
-    def _show(self, said: str, description: str | None = None) -> None:
-        if self._task is not None:
-            self._progress.update(
-                self._task, description=description, completed=self._completed, said=said
-            )
+    def _show(self, loss: float | None, description: str | None = None) -> None:
+        figures = ("" if loss is None else f"loss {loss:.3f}") + self._last_epoch
+        self._progress.update(
+            self._task, description=description, completed=self._completed, figures=figures
+        )
 
 
 @contextmanager
-def bar(
+def progress_bar(
     what: str, total: int, shown: bool = True, console: Console | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of rows just done; silent if not `shown`.
+    """A function to call with how many rows, or other things, were just done.
 
     Args:
-        what: Stands before the bar.
-        total: Rows in all.
+        what: The text before the bar.
+        total: How many there are in all.
         shown: False, or no terminal, shows nothing.
         console: Where to draw; stderr by default, which leaves stdout to results.
     """
-    console = Console(stderr=True) if console is None else console
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    disabled = not (shown and total and console.is_terminal)
-    with Progress(*columns, console=console, disable=disabled) as progress:
+    with _progress(MofNCompleteColumn(), shown and total > 0, console) as progress:
         task = progress.add_task(what, total=total)
-        yield lambda rows: progress.advance(task, rows)
+        yield lambda count: progress.advance(task, count)
+
+
+def _progress(column: ProgressColumn, shown: bool, console: Console | None) -> Progress:
+    """A description, a bar, one more column, and the time left."""
+    console = Console(stderr=True) if console is None else console
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        column,
+        TimeRemainingColumn(),
+        console=console,
+        disable=not (shown and console.is_terminal),
+        speed_estimate_period=3600,  # a step may take longer than rich looks back
+    )

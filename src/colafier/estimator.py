@@ -19,11 +19,11 @@ from colafier.ingest.arrays import (
     Array,
     Channels,
     ImageLayout,
-    Labels,
     as_tensor,
     same_rows,
     trusted_mask,
 )
+from colafier.ingest.labels import EncodedLabels
 from colafier.methods import contract
 from colafier.nets import inference
 
@@ -115,14 +115,14 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         check_consistent_length(X, y)
-        labels = Labels.of(y, self.missing_label)
+        labels = EncodedLabels.of(y, self.missing_label)
         with torch.random.fork_rng(devices=[]):  # training seeds torch's own generator
             result = self._audited(x, labels, trusted)
         self._keep(labels, result, X.index if isinstance(X, pd.DataFrame) else None)
         return self
 
-    def _audited(self, x: Tensor, encoded: Labels, trusted: Any) -> AuditResult:
-        labels = contract.Labels(encoded.original, trusted=trusted_mask(trusted, encoded.original))
+    def _audited(self, x: Tensor, encoded: EncodedLabels, trusted: Any) -> AuditResult:
+        labels = contract.Labels(encoded.numbers, trusted=trusted_mask(trusted, encoded.numbers))
         shape = tuple(x.shape[1:])
         train, judge = configure(shape, int(labels.labeled.sum()), *self._chosen())
         return train_and_audit(
@@ -181,13 +181,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return self._layout.bring(_images(X))
         return as_tensor(validate_data(self, X, dtype=np.float32, reset=False))
 
-    def _keep(self, labels: Labels, result: AuditResult, index: pd.Index | None) -> None:
+    def _keep(self, labels: EncodedLabels, result: AuditResult, index: pd.Index | None) -> None:
         found = result.found
         self.classes_ = labels.classes
         self.labels_ = labels.written(result.decided.labels)
         self.issues_ = table(
             labels.classes.tolist(),
-            labels.original,
+            labels.numbers,
             found,
             result.decided,
             predicted=result.predicted,

@@ -1,4 +1,4 @@
-"""Which labels are wrong, from probabilities or features: a call that cleanlab's users know."""
+"""Which labels are wrong, from probabilities or features; with the call of cleanlab."""
 
 from typing import Any, Literal
 
@@ -10,14 +10,15 @@ from torch import Tensor
 from colafier.audit.noise_model import posterior
 from colafier.audit.out_of_fold import cross_fit
 from colafier.audit.policy import most_doubtful
-from colafier.ingest.arrays import Array, Labels, as_tensor
+from colafier.ingest.arrays import Array, as_tensor
+from colafier.ingest.labels import EncodedLabels, check_class_numbers
 from colafier.methods import contract
 from colafier.nets.normalize import Normalize
 
 RankedBy = Literal["self_confidence", "normalized_margin", "confidence_weighted_entropy"]
 
-SMALLEST = 1e-12
-SUM_WITHIN = 0.01  # of 1: probabilities may have been rounded
+EPSILON = 1e-12
+TOLERANCE = 0.01  # of the sum of a row: probabilities may have been rounded
 
 
 def find_label_issues(
@@ -34,10 +35,10 @@ def find_label_issues(
     Args:
         labels: Observed labels (n,): 0 to K-1, the columns of `pred_probs`; with features alone,
             any numbers or texts.
-        pred_probs: P(class | row), (n, K), of a classifier that was not taught the row's own label:
-            from cross-validation, for example.
-        features: Vectors (n, d) of the rows, used if there are no probabilities: small heads are
-            then trained on them, each asked about rows that it has not seen.
+        pred_probs: P(class | row), (n, K), of a classifier that was not trained on the row's own
+            label: from cross-validation, for example.
+        features: Vectors (n, d) of the rows, used if there are no probabilities: these are then
+            out-of-fold predictions of small heads that are trained on the features.
         return_indices_ranked_by: Score of the label by which the rows are ranked, the worst first:
             `self_confidence`, `normalized_margin` or `confidence_weighted_entropy`.
         frac_noise: Share of the estimated number that is returned, the most doubtful ones.
@@ -75,15 +76,15 @@ def self_confidence(p: Tensor, observed: Tensor) -> Tensor:
 
 
 def normalized_margin(p: Tensor, observed: Tensor) -> Tensor:
-    """How far the observed label is ahead of the best other one (n,)."""
+    """Probability of the observed label minus that of the best other one (n,)."""
     others = p.scatter(1, observed[:, None], -1.0)
     return self_confidence(p, observed) - others.max(1).values
 
 
 def confidence_weighted_entropy(p: Tensor, observed: Tensor) -> Tensor:
-    """Entropy over the probability of the observed label, negative so that low is bad (n,)."""
-    entropy = -(p * p.clamp(min=SMALLEST).log()).sum(1)
-    return -entropy / self_confidence(p, observed).clamp(min=SMALLEST)
+    """Minus the entropy over the probability of the observed label; low is bad (n,)."""
+    entropy = -(p * p.clamp(min=EPSILON).log()).sum(1)
+    return -entropy / self_confidence(p, observed).clamp(min=EPSILON)
 
 
 SCORES = {
@@ -106,25 +107,20 @@ def _checked(pred_probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
         )
     if c < 2:
         raise ValueError("pred_probs must have a column for each class, two or more")
-    if p.min() < 0 or p.max() > 1 or abs(p.sum(1) - 1).max() > SUM_WITHIN:
+    if p.min() < 0 or p.max() > 1 or abs(p.sum(1) - 1).max() > TOLERANCE:
         raise ValueError("rows of pred_probs must be probabilities: from 0 to 1, with the sum 1")
     if observed.dtype.kind not in "iu":
         raise TypeError(
             f"labels must be whole numbers, the columns of pred_probs, not {observed.dtype}"
         )
-    if observed.min() < 0 or observed.max() >= c:
-        raise ValueError(
-            f"labels must be from 0 to {c - 1}, the columns of pred_probs, "
-            f"but are from {observed.min()} to {observed.max()}"
-        )
-    return as_tensor(p), torch.from_numpy(observed.astype(np.int64))
+    return as_tensor(p), check_class_numbers(observed, c, "labels, the columns of pred_probs,")
 
 
 def _out_of_fold(features: Any, labels: Any, random_state: Any) -> tuple[Tensor, Tensor]:
-    """What heads on the features say of rows they have not seen (n, c), and labels (n,)."""
+    """Out-of-fold predictions of heads on the features (n, c), and labels (n,)."""
     x = as_tensor(check_array(features, dtype=np.float32, input_name="features"))
-    found = Labels.of(labels)
-    observed = found.original
+    found = EncodedLabels.of(labels)
+    observed = found.numbers
     if len(observed) != len(x):
         raise ValueError(
             f"features and labels must have same length, not {len(x)} and {len(observed)}"

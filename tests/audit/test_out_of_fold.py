@@ -159,7 +159,7 @@ def test_a_bar_shows_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
         yield done.append
         assert sum(done) == total == out_of_fold.PARTS * out_of_fold.EPOCHS
 
-    monkeypatch.setattr(out_of_fold, "bar", noted)
+    monkeypatch.setattr(out_of_fold, "progress_bar", noted)
     x, observed, _ = digits(60)
     ask(x, observed, progress=True)
     assert done

@@ -280,8 +280,8 @@ def test_labels_from_a_file(tmp_path):
         (np.zeros(19, int), r"must hold 20 whole numbers"),
         (np.zeros((20, 1), int), r"must hold 20 whole numbers"),
         (np.zeros(20), "float64"),
-        (np.full(20, 4), "outside -1 to 3"),
-        (np.full(20, -2), "outside -1 to 3"),
+        (np.full(20, 4), "from -1 to 3"),
+        (np.full(20, -2), "from -1 to 3"),
     ],
 )
 def test_files_that_do_not_fit(tmp_path, values, message):

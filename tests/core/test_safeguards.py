@@ -8,6 +8,7 @@ from torch import Tensor
 
 from colafier.core import safeguards
 from colafier.core.safeguards import TO_MOVE, Evidence, settle, weigh
+from colafier.methods.contract import Labels
 from colafier.training.training_set import TrainingSet as TrainRows
 
 NUM_CLASSES = 10
@@ -125,17 +126,19 @@ def test_deciding_the_worst_rows_does_not_make_the_others_look_better() -> None:
     probabilities, observed, truth = out_of_fold(0.6, level=1.0)
     x = torch.zeros(len(observed), 2)
     before = safeguards.gather_evidence(
-        TrainRows(x, observed, NUM_CLASSES, view_names=()), probabilities
+        TrainRows(x, Labels(observed), NUM_CLASSES, view_names=()), probabilities
     )
     of_observed = probabilities.gather(1, observed[:, None])[:, 0]
     worst = of_observed.argsort()[:900]
     decided, trusted = observed.clone(), torch.zeros(len(observed), dtype=torch.bool)
     decided[worst], trusted[worst] = truth[worst], True
-    rows = TrainRows(x, decided, NUM_CLASSES, view_names=(), trusted=trusted, original=observed)
+    rows = TrainRows(
+        x, Labels(decided, original=observed, trusted=trusted), NUM_CLASSES, view_names=()
+    )
     assert safeguards.gather_evidence(rows, probabilities) == before
     assert trusted[safeguards.held_out(rows)].any()
     assert not torch.isin(safeguards.trained_on(rows), safeguards.held_out(rows)).any()
-    alone = TrainRows(x, decided, NUM_CLASSES, view_names=(), trusted=trusted)
+    alone = TrainRows(x, Labels(decided, trusted=trusted), NUM_CLASSES, view_names=())
     assert (
         safeguards.gather_evidence(alone, probabilities).observed_right
         > before.observed_right + 0.1

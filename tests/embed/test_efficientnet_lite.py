@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from colafier import _optional
-from colafier.embed import content_key, embed, embedder
+from colafier.embed import embed, embedder
 from colafier.embed.efficientnet_lite import (
     PACKAGE,
     SHA256,
@@ -17,6 +17,7 @@ from colafier.embed.efficientnet_lite import (
     LiteEmbedder,
     pretrained,
 )
+from colafier.ingest.content import content_key
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from colafier.embed import content_key, default_folder, embed
+from colafier.embed import default_folder, embed
 from colafier.embed.cache import Cache
+from colafier.ingest.content import content_key
 
 
 class Lengths:
@@ -237,23 +238,6 @@ def test_no_rows(tmp_path: Path) -> None:
     assert problems == {}
 
 
-def test_content_keys_are_of_content(tmp_path: Path) -> None:
-    one, two, other = (tmp_path / name for name in ("one", "two", "other"))
-    for path, content in [(one, b"same"), (two, b"same"), (other, b"else")]:
-        path.write_bytes(content)
-    assert content_key(one) == content_key(two) == content_key(b"same")
-    assert content_key(one) != content_key(other)
-    assert content_key("same") != content_key(b"same")
-    flat = np.arange(6, dtype=np.uint8)
-    assert content_key(flat) == content_key(flat.copy())
-    assert content_key(flat.reshape(2, 3)) != content_key(flat.reshape(3, 2))
-    assert content_key(flat) != content_key(flat.view(np.int8))
-    pixels = flat.reshape(2, 3)
-    assert content_key(pixels.T) == content_key(np.ascontiguousarray(pixels.T))
-    assert content_key(tmp_path / "outlier").startswith("missing:")
-    assert content_key("\ud800")  # a lone surrogate from a broken file
-
-
 def test_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLAFIER_CACHE", str(tmp_path))
     assert default_folder() == tmp_path
@@ -268,3 +252,33 @@ def test_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setitem(os.environ, "LOCALAPPDATA", str(tmp_path))
     assert default_folder() == tmp_path / "colafier" / "cache"
+
+
+def test_a_file_that_is_replaced_gets_no_features_under_its_old_key(tmp_path: Path) -> None:
+    """A row whose file changes after its key was computed has a problem, and is not cached."""
+    images = pytest.importorskip("colafier.embed.images")
+    pillow = pytest.importorskip("PIL.Image")
+
+    class Brightness:
+        name, key, num_features = "brightness", "brightness 1", 1
+
+        def __call__(self, items):
+            pixels, problems = images.decode_many(items, 2)  # (n, 3, 2, 2)
+            return pixels.reshape(len(items), -1).mean(1, keepdims=True, dtype=np.float32), problems
+
+    paths = [tmp_path / f"{number}.png" for number in range(3)]
+
+    def put(path: Path, level: int) -> None:
+        pillow.fromarray(np.full((4, 4, 3), level, np.uint8)).save(path)
+
+    for number, path in enumerate(paths):
+        put(path, 10 + number)
+    keys = [content_key(path) for path in paths]
+    put(paths[1], 200)
+    cache = tmp_path / "cache"
+    found, problems = embed(paths, keys, Brightness(), cache=cache, progress=False)
+    assert found[:, 0].tolist() == [10, 0, 12]
+    assert problems == {1: "cannot be read: the file was changed while the data set was read"}
+    put(paths[1], 11)
+    found, problems = embed(paths, keys, Brightness(), cache=cache, progress=False)
+    assert (found[:, 0].tolist(), problems) == ([10, 11, 12], {})

@@ -10,7 +10,7 @@ from rich.console import Console
 
 import colafier.embed
 from colafier import _optional
-from colafier._progress import bar
+from colafier._progress import progress_bar
 from colafier.embed import choose, embedder, hub
 
 
@@ -102,7 +102,7 @@ def test_auto_leaves_out_weights_that_can_carry_code(models) -> None:
 @pytest.mark.parametrize("shown", [True, False])
 def test_bar_counts_rows_on_a_terminal(shown: bool) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    with bar("embedding", 10, shown, console) as advance:
+    with progress_bar("embedding", 10, shown, console) as advance:
         advance(3)
         advance(4)
     said = console.file.getvalue()

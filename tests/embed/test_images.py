@@ -170,15 +170,15 @@ def test_channels_first_keeps_its_pixels() -> None:
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
-        (b"", "no bytes"),
+        (b"", "zero bytes"),
         (b"hello", "not an image"),
         (np.zeros((5, 5), np.float32), "uint8"),
         (np.zeros((3, 5, 3), np.uint8), "exactly one"),
         (np.zeros((5, 5, 2), np.uint8), "exactly one"),
         (np.zeros((0, 5), np.uint8), "shape"),
         ("a.png", "Path"),
-        (Path("nowhere.png"), "no such file"),
-        (Path("."), "cannot be read: Is a directory"),
+        (Path("nowhere.png"), "missing file"),
+        (Path("."), "not a file"),
     ],
 )
 def test_unreadable(item, reason) -> None:
@@ -198,7 +198,7 @@ def test_truncated_file(kind: str, tmp_path: Path) -> None:
 
 def test_empty_file(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").touch()
-    with pytest.raises(Unreadable, match="empty"):
+    with pytest.raises(Unreadable, match="zero bytes"):
         decode(tmp_path / "a.jpg", 8)
 
 
@@ -221,7 +221,7 @@ def test_float_tiff_is_refused() -> None:
 def test_many_name_the_places_of_problems() -> None:
     good = content(Image.new("RGB", (8, 8), RED))
     images, problems = decode_many([good, b"", good], 8)
-    assert problems == {1: "it has no bytes"}
+    assert problems == {1: "zero bytes"}
     assert images[:, 0, 0, 0].tolist() == [255, 0, 255]
 
 
@@ -236,8 +236,8 @@ def test_all_rows_are_decoded_once_into_a_file(tmp_path: Path, monkeypatch) -> N
     assert images[:, 1, 3, 3].tolist() == expected
     assert np.array_equal(np.load(tmp_path / "images.npy"), images)
     assert [path.name for path in tmp_path.iterdir()] == ["images.npy"]
-    with pytest.raises(ValueError, match="read-only"):
-        images[0] = 1
+    images[0] = 7
+    assert np.load(tmp_path / "images.npy")[0, 1, 3, 3] == 1, "the file does not change"
 
 
 def test_nothing_is_left_of_an_interrupted_decoding(tmp_path: Path, monkeypatch) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_read import check_imagefolder, png, put
 
-from colafier.ingest import frames
+from colafier.ingest import table_files
 from colafier.ingest.read import read
 from colafier.ingest.write_back import write_back
 
@@ -103,7 +103,7 @@ def test_damaged_parquet_and_no_pyarrow(tmp_path, monkeypatch):
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(frames.importlib, "import_module", absent)
+    monkeypatch.setattr(table_files.importlib, "import_module", absent)
     with pytest.raises(ImportError, match=r"pip install 'colafier\[parquet\]'"):
         read(path)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_read import npz, png, put
 
-from colafier.ingest import written_tables
+from colafier.ingest import write_tables
 from colafier.ingest.read import read
 from colafier.ingest.write_back import write_back
 
@@ -258,7 +258,7 @@ def test_an_error_while_writing_a_table_leaves_nothing(tmp_path, monkeypatch):
         path.write_text("half")
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(written_tables, "save_csv", fail)
+    monkeypatch.setattr(write_tables, "save_csv", fail)
     with pytest.raises(OSError, match="no space left"):
         write(source, ["y", "y"], tmp_path / "b", "csv")
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]

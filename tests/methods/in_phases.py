@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from colafier.methods.contract import Batch, Method, Terms
+from colafier.methods.contract import Batch, Labels, Method, Terms
 from colafier.nets import net_factory
 from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
@@ -24,7 +24,7 @@ def ready(
     """The method after `setup`, and its rows, which are one batch."""
     x = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(1)) + OBSERVED[:, None]
     settings = {"view_names": method.views, "batch_size": ROWS, "trusted": trusted}
-    rows = TrainingSet(x, observed, CLASSES, **settings)  # type: ignore[arg-type]
+    rows = TrainingSet(x, Labels(observed), CLASSES, **settings)  # type: ignore[arg-type]
     torch.manual_seed(0)
     method.setup(net_factory("mlp", rows.row_shape, CLASSES), rows, epochs)
     return method, rows

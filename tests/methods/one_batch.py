@@ -5,7 +5,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from colafier.methods.contract import Batch, Method
+from colafier.methods.contract import Batch, Labels, Method
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet
 
@@ -18,7 +18,7 @@ def ready(method: Kind, epoch: int = 0, epochs: int = 200) -> tuple[Kind, Batch]
     g = torch.Generator().manual_seed(1)
     observed = torch.arange(ROWS) % CLASSES
     x = torch.randn(ROWS, 5, generator=g) + observed[:, None]
-    rows = TrainingSet(x, observed, CLASSES, view_names=method.views, batch_size=ROWS)
+    rows = TrainingSet(x, Labels(observed), CLASSES, view_names=method.views, batch_size=ROWS)
     torch.manual_seed(0)
     method.setup(net_factory("mlp", rows.row_shape, CLASSES), rows, epochs)
     part = next(iter(method.passes(0, rows)))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from colafier.core.config import VARIANTS
 from colafier.core.relabel import ClassPriorFloor
 from colafier.methods.colafier import CoLafier
-from colafier.methods.contract import Batch
+from colafier.methods.contract import Batch, Labels
 from colafier.methods.row_table import RowTable
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet
@@ -24,7 +24,7 @@ def rows(kind: str = "vectors", views: tuple[str, ...] = ("weak", "strong")) -> 
         x = torch.randn(ROWS, 5, generator=g) + observed[:, None]
     else:
         x = torch.randint(0, 256, (ROWS, 1, 8, 8), generator=g).to(torch.uint8)
-    return TrainingSet(x, observed, CLASSES, view_names=views, batch_size=ROWS)
+    return TrainingSet(x, Labels(observed), CLASSES, view_names=views, batch_size=ROWS)
 
 
 def ready(

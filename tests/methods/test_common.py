@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from colafier import methods
 from colafier.core import mixing
-from colafier.methods.contract import Method, Pass
+from colafier.methods.contract import Labels, Method, Pass
 from colafier.methods.row_table import RowTable
 from colafier.nets import Classifier, net_factory
 from colafier.training.distributed import Processes, launch
@@ -54,7 +54,7 @@ class Tiny:
         observed = settings.pop("observed", self.observed)
         assert isinstance(observed, Tensor)
         known = {"view_names": methods.build(name).views, "batch_size": 32, "flip": False}
-        return TrainingSet(self.x, observed, self.num_classes, **(known | settings))  # type: ignore[arg-type]
+        return TrainingSet(self.x, Labels(observed), self.num_classes, **known | settings)  # type: ignore[arg-type]
 
     def fit(
         self,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from colafier.core.mixing import mixup
-from colafier.methods.contract import Batch
+from colafier.methods.contract import Batch, Labels
 from colafier.methods.disc import (
     CLEAN,
     HARD,
@@ -34,7 +34,7 @@ def ready(
     x = 3 * torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
     method = Disc(**settings)
     train = TrainingSet(
-        x, observed, CLASSES, view_names=method.views, batch_size=ROWS, trusted=trusted
+        x, Labels(observed, trusted=trusted), CLASSES, view_names=method.views, batch_size=ROWS
     )
     method.setup(net_factory(net, (5,), CLASSES), train, epochs)
     with torch.no_grad():

@@ -8,7 +8,7 @@ from in_phases import assert_terms
 from torch import Tensor, nn
 
 from colafier.core.mixing import mixup
-from colafier.methods.contract import Batch, Pass
+from colafier.methods.contract import Batch, Labels, Pass
 from colafier.methods.dividemix import DivideMix, small_component
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet
@@ -29,7 +29,7 @@ def ready(
     x = torch.randn(ROWS, *row_shape, generator=torch.Generator().manual_seed(1))
     method = DivideMix(**{"warmup": 1, "ramp": 4, "batch_size": 8, **settings})
     train = TrainingSet(
-        x, observed, CLASSES, view_names=method.views, batch_size=16, trusted=trusted
+        x, Labels(observed, trusted=trusted), CLASSES, view_names=method.views, batch_size=16
     )
     method.setup(net_factory(net, row_shape, CLASSES), train, epochs)
     return method, train

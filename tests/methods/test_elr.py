@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from colafier.methods.contract import Batch
+from colafier.methods.contract import Batch, Labels
 from colafier.methods.elr import EarlyLearning
 from colafier.methods.row_table import RowTable
 from colafier.nets import net_factory
@@ -20,7 +20,7 @@ OBSERVED = torch.arange(N) % 3
 def ready(**settings: Any) -> tuple[EarlyLearning, Batch]:
     torch.manual_seed(0)
     method = EarlyLearning(**settings)
-    train = TrainingSet(X, OBSERVED, 3, view_names=method.views, batch_size=N)
+    train = TrainingSet(X, Labels(OBSERVED), 3, view_names=method.views, batch_size=N)
     method.setup(net_factory("mlp", (4,), 3), train, 5)
     (part,) = method.passes(0, train)
     return method, next(iter(train.batches(part, 0, 0)))

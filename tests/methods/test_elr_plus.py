@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from colafier.core.mixing import mixup
-from colafier.methods.contract import Batch
+from colafier.methods.contract import Batch, Labels
 from colafier.methods.elr_plus import EarlyLearningPlus
 from colafier.nets import net_factory
 from colafier.training.distributed import Processes
@@ -24,7 +24,7 @@ def ready(epochs: int = 20, **settings: Any) -> Any:
     torch.manual_seed(0)
     observed = torch.arange(ROWS) % CLASSES
     x = torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
-    train = TrainingSet(x, observed, CLASSES, view_names=("weak",), batch_size=ROWS)
+    train = TrainingSet(x, Labels(observed), CLASSES, view_names=("weak",), batch_size=ROWS)
     method = EarlyLearningPlus(**settings)
     method.setup(net_factory("mlp", (5,), CLASSES), train, epochs)
     parts = list(method.passes(0, train))

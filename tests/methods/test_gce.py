@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colafier.methods.contract import Batch
+from colafier.methods.contract import Batch, Labels
 from colafier.methods.gce import GeneralizedCrossEntropy
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet
@@ -21,7 +21,9 @@ def ready(
 ) -> tuple[GeneralizedCrossEntropy, TrainingSet]:
     torch.manual_seed(0)
     method = GeneralizedCrossEntropy(**settings)
-    train = TrainingSet(X, observed, 3, view_names=method.views, batch_size=N, trusted=trusted)
+    train = TrainingSet(
+        X, Labels(observed, trusted=trusted), 3, view_names=method.views, batch_size=N
+    )
     method.setup(net_factory("mlp", (4,), 3), train, epochs)
     return method, train
 

@@ -8,7 +8,7 @@ import torch
 from in_phases import assert_minimizes
 from torch import Tensor
 
-from colafier.methods.contract import Batch
+from colafier.methods.contract import Batch, Labels
 from colafier.methods.gjs import GeneralizedJensenShannon
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet
@@ -20,7 +20,7 @@ OBSERVED = torch.arange(8) % 3
 def ready(**settings: Any) -> tuple[GeneralizedJensenShannon, Batch]:
     torch.manual_seed(0)
     method = GeneralizedJensenShannon(**settings)
-    train = TrainingSet(X, OBSERVED, 3, view_names=method.views, batch_size=8)
+    train = TrainingSet(X, Labels(OBSERVED), 3, view_names=method.views, batch_size=8)
     method.setup(net_factory("convnet", train.row_shape, 3), train, 5)
     (part,) = method.passes(0, train)
     return method, next(iter(train.batches(part, 0, 0)))

@@ -8,7 +8,7 @@ from in_phases import assert_minimizes
 from torch import Tensor, nn
 
 from colafier.methods._class_prior import prior_loss
-from colafier.methods.contract import Batch
+from colafier.methods.contract import Batch, Labels
 from colafier.methods.joint_optim import JointOptim
 from colafier.nets import net_factory
 from colafier.training.distributed import Processes
@@ -25,7 +25,7 @@ def ready(epochs: int = 12, trusted: Tensor | None = None, **settings: Any) -> A
     observed = torch.arange(ROWS) % CLASSES
     x = torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
     train = TrainingSet(
-        x, observed, CLASSES, view_names=("weak",), batch_size=ROWS, trusted=trusted
+        x, Labels(observed, trusted=trusted), CLASSES, view_names=("weak",), batch_size=ROWS
     )
     method = JointOptim(**settings)
     method.setup(net_factory("mlp", (5,), CLASSES), train, epochs)

@@ -5,7 +5,7 @@ import torch
 from in_phases import assert_minimizes
 from torch import Tensor
 
-from colafier.methods.contract import Batch
+from colafier.methods.contract import Batch, Labels
 from colafier.methods.mixup import Mixup
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet
@@ -26,7 +26,7 @@ def slow(method: Mixup, x: Tensor, labels: Tensor, share: float, partner: list[i
 def ready(alpha: float) -> tuple[Mixup, Batch]:
     torch.manual_seed(0)
     method = Mixup(alpha=alpha)
-    train = TrainingSet(X, OBSERVED, 3, view_names=method.views, batch_size=9)
+    train = TrainingSet(X, Labels(OBSERVED), 3, view_names=method.views, batch_size=9)
     method.setup(net_factory("mlp", (4,), 3), train, 5)
     (part,) = method.passes(0, train)
     return method, next(iter(train.batches(part, 0, 0)))

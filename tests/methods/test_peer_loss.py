@@ -8,7 +8,7 @@ import torch
 from in_phases import assert_minimizes
 from torch import Tensor
 
-from colafier.methods.contract import Batch
+from colafier.methods.contract import Batch, Labels
 from colafier.methods.peer_loss import PeerLoss
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet
@@ -23,7 +23,7 @@ def ready(
 ) -> tuple[PeerLoss, Batch]:
     torch.manual_seed(0)
     method = PeerLoss(**settings)
-    train = TrainingSet(X, observed, 4, view_names=method.views, batch_size=N)
+    train = TrainingSet(X, Labels(observed), 4, view_names=method.views, batch_size=N)
     method.setup(net_factory("mlp", (4,), 4), train, epochs)
     (part,) = method.passes(0, train)
     return method, next(iter(train.batches(part, 0, 0)))

@@ -7,7 +7,7 @@ import torch
 from in_phases import assert_terms
 from torch import Tensor, nn
 
-from colafier.methods.contract import Batch
+from colafier.methods.contract import Batch, Labels
 from colafier.methods.pencil import Pencil
 from colafier.nets import net_factory
 from colafier.training.distributed import Processes
@@ -24,7 +24,7 @@ def ready(epochs: int = 16, trusted: Tensor | None = None, **settings: Any) -> A
     observed = torch.arange(ROWS) % CLASSES
     x = torch.randn(ROWS, 5, generator=torch.Generator().manual_seed(1))
     train = TrainingSet(
-        x, observed, CLASSES, view_names=("weak",), batch_size=ROWS, trusted=trusted
+        x, Labels(observed, trusted=trusted), CLASSES, view_names=("weak",), batch_size=ROWS
     )
     method = Pencil(**settings)
     method.setup(net_factory("mlp", (5,), CLASSES), train, epochs)

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from colafier._progress import Bar
+from colafier._progress import EpochBar
 from colafier.methods.ce import CrossEntropy
 from colafier.methods.contract import (
     Batch,
@@ -271,7 +271,7 @@ def test_bar_shows_what_matters_on_a_terminal_only(capsys: pytest.CaptureFixture
     def draw(terminal: bool, shown: bool = True) -> str:
         screen = io.StringIO()
         console = Console(file=screen, force_terminal=terminal, width=120)
-        with Bar(4, 1, shown, console) as bar:
+        with EpochBar(4, 1, shown, console) as bar:
             bar.step(1, "train", 2, 5, 0.123)
             bar.epoch(1, {"loss": 0.5, "labels_changed": 12.0, "test_accuracy": 0.875})
             bar.step(2, "train", 1, 5, 0.25)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from colafier import _seeds
-from colafier._progress import bar
+from colafier._progress import progress_bar
 from colafier.audit.heads import SoftLabelTrainer, WithDroppedInputs
 
 
@@ -41,7 +41,10 @@ def fine_tune(
         parameter.requires_grad_(not name.endswith(tuple(frozen)))
     trainer = SoftLabelTrainer(WithDroppedInputs(classifier), lr)
     batches = -(-len(x) // batch_size)
-    with torch.random.fork_rng(devices=[]), bar("fine-tuning", epochs, progress) as advance:
+    with (
+        torch.random.fork_rng(devices=[]),
+        progress_bar("fine-tuning", epochs, progress) as advance,
+    ):
         torch.manual_seed(_seeds.derive(seed, "relearn"))
         for epoch in range(epochs):
             split = torch.randperm(len(x)).tensor_split(batches)  # no batch has a single row

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from colafier import _seeds
-from colafier._progress import bar
+from colafier._progress import progress_bar
 from colafier.audit.config import AuditConfig
 from colafier.audit.heads import Head, SoftLabelTrainer
 from colafier.audit.noise_model import soft_labels
@@ -58,7 +58,7 @@ def cross_fit(
     take = _taker(x, normalize)
     with (
         torch.random.fork_rng(devices=[]),
-        bar("out-of-fold predictions", config.folds * epochs, progress) as advance,
+        progress_bar("out-of-fold predictions", config.folds * epochs, progress) as advance,
     ):
         torch.manual_seed(_seeds.derive(seed, "heads"))
         heads = [SoftLabelTrainer(Head(x.shape[1], num_classes)) for _ in range(config.folds)]

@@ -1,6 +1,5 @@
 """Label noise: pure functions of labels and a generator, and a manifest of what was injected."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -9,8 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from colafier._io import content_digest
 from colafier.benchmark_data import safe_load
 from colafier.benchmark_data.sources import Source, cifar10n
+from colafier.ingest.labels import check_class_numbers
 from colafier.nets.inference import as_float
 from colafier.nets.normalize import Normalize
 
@@ -180,7 +181,7 @@ def inject(spec: str, source: Source, seed: int) -> tuple[Tensor, Manifest]:
         generator = torch.Generator().manual_seed(seed)
         observed[known] = GENERATORS[noise.kind](labeled, noise.rate, generator)
     wrong = (observed != source.labels)[known]
-    digest = hashlib.sha256(observed.numpy().astype("<i8").tobytes()).hexdigest()
+    digest = content_digest(observed.numpy().astype("<i8").tobytes())
     true_rate = wrong.double().mean().item()
     return observed, Manifest(
         noise.kind, noise.rate, true_rate, seed, len(observed), source.num_classes, digest
@@ -244,11 +245,6 @@ def _from_file(path: Path, source: Source) -> Tensor:
         )
     array = safe_load.load_npy(path)
     n = len(source.labels)
-    if array.dtype.kind not in "iu" or array.shape != (n,):
-        raise ValueError(
-            f"{path} has {array.dtype} of shape {array.shape}; it must hold {n} whole numbers"
-        )
-    labels = torch.from_numpy(array.astype("int64"))
-    if not ((labels >= -1) & (labels < source.num_classes)).all():
-        raise ValueError(f"{path} has labels outside -1 to {source.num_classes - 1}")
-    return labels
+    if array.shape != (n,):
+        raise ValueError(f"{path} has shape {array.shape}; it must hold {n} whole numbers")
+    return check_class_numbers(array, source.num_classes, f"{path}: labels", lowest=-1)

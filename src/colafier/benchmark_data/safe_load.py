@@ -1,4 +1,4 @@
-"""Loading of files from outside without running code that they carry.
+"""Loading files from outside without running code in them.
 
 Pickles and `.pt` files are programs. Only those that build arrays, numbers, texts and plain
 containers are admitted; anything else is refused before it is called. Arrays are built by the

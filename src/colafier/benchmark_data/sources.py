@@ -1,4 +1,4 @@
-"""Data sets in memory: what they hold, where they come from, and checks that they are sound."""
+"""Benchmark data sets and arrays in memory, read with checks that they are sound."""
 
 import gzip
 import struct
@@ -16,6 +16,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from colafier.benchmark_data import safe_load
+from colafier.ingest.labels import (
+    EncodedLabels,
+    check_class_numbers,
+    check_two_classes,
+    class_numbers,
+)
 
 CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
@@ -32,7 +38,7 @@ CIFAR10N_KEYS = {
     "worst": "worse_label",
 }
 
-MOST_BYTES = 2**30  # of an idx file, unpacked
+MAX_BYTES = 2**30  # of an unpacked idx file
 
 ArrayLike = Tensor | npt.NDArray[Any] | Sequence[Any]
 
@@ -92,10 +98,10 @@ def fashion_mnist(
     tensors = []
     for part, rows in (("train", limit), ("t10k", None)):
         images = _read_idx(_idx_path(Path(folder), f"{part}-images-idx3-ubyte"), 3)[:rows]
-        labels = _read_idx(_idx_path(Path(folder), f"{part}-labels-idx1-ubyte"), 1)[:rows].long()
+        stored = _read_idx(_idx_path(Path(folder), f"{part}-labels-idx1-ubyte"), 1)[:rows]
+        labels = check_class_numbers(stored.numpy(), 10, f"{folder}: {part} labels")
         if len(images) != len(labels):
             raise ValueError(f"{folder}: {len(images)} {part} images but {len(labels)} labels")
-        _check_range(labels, 10, f"{folder}: {part} labels")
         tensors += [_pad(images[:, None], pad_to), labels]
     x, labels, test_x, test_labels = tensors
     return Source(x, labels, FASHION_CLASSES, test_x, test_labels, "fashion_mnist")
@@ -114,7 +120,7 @@ def arrays(
 
     Args:
         x: The rows.
-        labels: One per row: any numbers or texts, or with `classes` positions in it, -1 for none.
+        labels: One per row: whole numbers or texts; with `classes`, positions in it, -1 for none.
         test_x: Rows to score on.
         test_labels: Their labels, of the same kind.
         classes: Names of the classes; by default the sorted different labels.
@@ -123,16 +129,16 @@ def arrays(
     rows = _rows(x, "x")
     values = _label_values(labels, len(rows), "labels")
     if classes is None:
-        kinds, least = np.unique(values), 0
+        found = EncodedLabels.of(values)
+        kinds, observed = found.classes, found.numbers
         names = tuple(str(kind) for kind in kinds)
     else:
-        kinds, least = np.arange(-1, len(classes)), -1
         names = tuple(classes)
         if len(set(names)) < len(names):
             raise ValueError(f"classes has a name twice: {', '.join(names)}")
-    observed = _class_numbers(values, kinds, "labels") + least
-    if observed[observed >= 0].bincount().count_nonzero() < 2:
-        raise ValueError("labels are of fewer than two classes: there is nothing to learn")
+        observed = check_class_numbers(values, len(names), "labels", lowest=-1)
+        kinds = np.arange(len(names))
+        check_two_classes([names[number] for number in np.unique(values) if number >= 0], "labels")
     if test_x is None or test_labels is None:
         if test_x is not test_labels:
             raise ValueError("give both test_x and test_labels, or neither")
@@ -142,8 +148,10 @@ def arrays(
         shapes = f"{tuple(test_rows.shape[1:])} and {tuple(rows.shape[1:])}"
         raise ValueError(f"rows of test_x and x have shapes {shapes}; make them the same")
     test_values = _label_values(test_labels, len(test_rows), "test_labels")
-    test_observed = _class_numbers(test_values, kinds, "test_labels") + least
-    _check_range(test_observed, len(names), "test_labels")
+    test_observed = class_numbers(test_values.tolist(), kinds.tolist())
+    unknown = test_values[(test_observed < 0).numpy()]
+    if len(unknown):
+        raise ValueError(f"test_labels has {unknown[0].item()!r}, which is none of the classes")
     return Source(rows, observed, names, test_rows, test_observed, name)
 
 
@@ -172,7 +180,6 @@ def cifar10n(path: Path | str, key: str, images_labels: Tensor) -> Tensor:
             f"{path} belongs to images in another order: {len(different)} of {n} clean labels "
             f"differ, first at row {different[0]}; load CIFAR-10 from its Python pickles"
         )
-    _check_range(noisy, 10, str(path))
     return noisy
 
 
@@ -185,15 +192,7 @@ def _label_entry(path: Path, content: Any, name: str) -> Tensor:
     """Labels (n,) of an entry of a CIFAR-10N file."""
     if not isinstance(content, dict) or name not in content:
         raise ValueError(f"{path} has no {name}: it is not a CIFAR-10N label file")
-    labels = np.asarray(content[name])
-    if labels.dtype.kind not in "iu" or labels.ndim != 1:
-        raise ValueError(f"{path}: {name} must be a list of whole numbers")
-    return torch.from_numpy(labels.astype(np.int64))
-
-
-def _check_range(labels: Tensor, num_classes: int, what: str) -> None:
-    if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < num_classes):
-        raise ValueError(f"{what} must be 0 to {num_classes - 1}; there are others")
+    return check_class_numbers(np.asarray(content[name]), 10, f"{path}: {name}")
 
 
 def _cifar_batch(path: Path) -> tuple[Tensor, Tensor]:
@@ -205,15 +204,12 @@ def _cifar_batch(path: Path) -> tuple[Tensor, Tensor]:
     fields = {k.decode() if isinstance(k, bytes) else k: v for k, v in content.items()}
     if not {"data", "labels"}.issubset(fields):
         raise ValueError(f"{path} is not a CIFAR-10 batch: it needs the entries data and labels")
-    data, numbers = np.asarray(fields["data"]), np.asarray(fields["labels"])
-    if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
-        raise ValueError(f"{path}: labels must be a list of whole numbers")
-    labels = torch.from_numpy(numbers.astype(np.int64))
+    data = np.asarray(fields["data"])
+    labels = check_class_numbers(np.asarray(fields["labels"]), 10, f"{path}: labels")
     if data.dtype != np.uint8 or data.shape != (len(labels), 3072):
         raise ValueError(
             f"{path}: data is {data.dtype} of shape {data.shape}, not uint8 of (n, 3072)"
         )
-    _check_range(labels, 10, f"{path}: labels")
     return torch.from_numpy(data.copy()).view(-1, 3, 32, 32), labels
 
 
@@ -238,8 +234,8 @@ def _read_idx(path: Path, dims: int) -> Tensor:
             if len(header) < 4 + 4 * dims or header[:4] != bytes([0, 0, 8, dims]):
                 raise ValueError(f"{path} is not an idx file of bytes with {dims} dimension(s)")
             shape = struct.unpack(f">{dims}I", header[4:])
-            # no more than there should be, as a small packed file may hold any amount
-            content = file.read(min(prod(shape), MOST_BYTES) + 1)
+            # no more than expected, as a small packed file can unpack to any size
+            content = file.read(min(prod(shape), MAX_BYTES) + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is damaged ({error}); get it again") from error
     if len(content) != prod(shape):
@@ -248,7 +244,7 @@ def _read_idx(path: Path, dims: int) -> Tensor:
 
 
 def _pad(images: Tensor, size: int | None) -> Tensor:
-    """Images in the middle of black ones of this size."""
+    """Images padded to this size with black pixels on all sides."""
     if size is None:
         return images
     height, width = images.shape[2:]
@@ -304,14 +300,3 @@ def _label_values(labels: ArrayLike, n: int, what: str) -> npt.NDArray[Any]:
             "`classes`, and positions in it with -1 for none"
         )
     return values
-
-
-def _class_numbers(values: npt.NDArray[Any], kinds: npt.NDArray[Any], what: str) -> Tensor:
-    """Positions of labels among the sorted kinds."""
-    if (values.dtype.kind == "U") != (kinds.dtype.kind == "U"):
-        need = "texts" if kinds.dtype.kind == "U" else "whole numbers"
-        raise ValueError(f"{what} must be {need}, as the classes are")
-    unknown = np.setdiff1d(values, kinds)
-    if len(unknown):
-        raise ValueError(f"{what} has {unknown[0].item()!r}, which is none of the classes")
-    return torch.from_numpy(np.searchsorted(kinds, values)).long()

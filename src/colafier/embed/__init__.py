@@ -1,4 +1,4 @@
-"""Rows to features, once: frozen backbones by name, tables, and a cache of what was computed."""
+"""Features of rows: frozen backbones by name, columns of tables, and a cache of features."""
 
 import logging
 from collections.abc import Sequence
@@ -9,22 +9,23 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from colafier._progress import bar
-from colafier.embed.cache import Cache, content_key, default_folder
+from colafier._progress import progress_bar
+from colafier.embed.cache import Cache, default_folder
+from colafier.ingest.content import keyed
 
-__all__ = ["NAMES", "Embedder", "content_key", "default_folder", "embed", "embedder"]
+__all__ = ["NAMES", "Embedder", "default_folder", "embed", "embedder"]
 
 log = logging.getLogger(__name__)
 
 Kind = Literal["image", "text"]
 Floats = npt.NDArray[np.float32]
 NAMES: dict[Kind, str] = {"image": "efficientnet_lite0", "text": "minilm"}  # need no model hub
-STEP = 128  # rows between two moves of the bar
-KEEP = 1024  # new rows in a shard of the cache: at most so many are lost by a kill
+STEP = 128  # rows between two updates of the bar
+SHARD = 1024  # rows of a shard of the cache; a kill loses at most so many
 
 
 class Embedder(Protocol):
-    """A frozen backbone; `key` names all that decides its features: weights and preprocessing."""
+    """A frozen backbone; `key` is made of all that decides its features, down to preprocessing."""
 
     name: str
     key: str
@@ -41,7 +42,7 @@ def embedder(name: str, kind: Kind, size: int | None = None) -> Embedder:
         name: `efficientnet_lite0` (images), `minilm` (texts), `hf:NAME` or the folder of a
             transformers model, or `auto`, see `choose`.
         kind: What the rows are.
-        size: Side in pixels that images are brought to; None: the embedder's own.
+        size: Side in pixels that images are resized to; None: the embedder's default.
     """
     if kind not in NAMES:
         raise ValueError(f"rows to embed are of kind {' or '.join(NAMES)}, not {kind!r}")
@@ -68,7 +69,7 @@ def embedder(name: str, kind: Kind, size: int | None = None) -> Embedder:
 
 
 def choose(kind: Kind) -> str:
-    """What `auto` is: a strong model from the cache of the Hugging Face hub, else our own.
+    """The embedder that `auto` stands for: a strong one from the Hugging Face cache, else ours.
 
     Nothing is downloaded, and the choice is logged.
     """
@@ -91,11 +92,14 @@ def embed(
 ) -> tuple[Floats, dict[int, str]]:
     """Features (n, d) of all rows, zeros for rows with a problem, and these problems by row.
 
-    Rows of the same content are embedded once. Rows with a problem are not cached.
+    Rows of the same content are embedded once. Rows with a problem are not cached. A file is read
+    once here: the bytes that are decoded are the ones that are compared with its key, so that no
+    features are stored under the key of another content.
 
     Args:
         items: Images as `images.decode` takes them, or texts.
-        content_keys: One for each row, see `content_key`; empty: of this row nothing is kept.
+        content_keys: One for each row, see `ingest.content.content_key`; features of a row whose
+            key is empty are not kept.
         embedder: From the function `embedder`.
         cache: Its folder, such as `default_folder()`; None: no cache.
         progress: Whether to show a bar.
@@ -108,16 +112,17 @@ def embed(
     twins = _twins(np.flatnonzero(~known).tolist(), content_keys)
     fresh = [row for row, twin in twins.items() if row == twin]
     problems: dict[int, str] = {}
-    with bar(f"embedding with {embedder.name}", len(items), progress) as advance:
+    with progress_bar(f"embedding with {embedder.name}", len(items), progress) as advance:
         advance(len(items) - len(fresh))
-        for rows in _cut(fresh, KEEP):
-            for part in _cut(rows, STEP):
-                features[part], reasons = _checked(embedder, [items[row] for row in part])
+        for rows in _chunks(fresh, SHARD):
+            for part in _chunks(rows, STEP):
+                chosen = keyed([items[row] for row in part], [content_keys[row] for row in part])
+                features[part], reasons = _checked(embedder, chosen)
                 problems |= {part[place]: reason for place, reason in reasons.items()}
                 advance(len(part))
             good = [row for row in rows if row not in problems and content_keys[row]]
             if store and not store.write([content_keys[row] for row in good], features[good]):
-                store = None  # it has warned; once is enough
+                store = None  # one warning is enough
     for row, twin in twins.items():
         if row != twin:  # one by one: all at once would need the features twice
             features[row] = features[twin]
@@ -125,17 +130,17 @@ def embed(
 
 
 def _twins(rows: list[int], content_keys: Sequence[str]) -> dict[int, int]:
-    """For each row the first of the same content; a row without a key is like no other."""
+    """For each row the first row of the same content; a row without a key equals no other."""
     first: dict[str | int, int] = {}
     return {row: first.setdefault(content_keys[row] or row, row) for row in rows}
 
 
-def _cut(rows: list[int], size: int) -> list[list[int]]:
+def _chunks(rows: list[int], size: int) -> list[list[int]]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def _checked(embedder: Embedder, items: list[Any]) -> tuple[Floats, dict[int, str]]:
-    """Features of some rows; one with numbers that are not finite is a problem as well."""
+    """Features of some rows; a row with numbers that are not finite has a problem, too."""
     features, problems = embedder(items)
     for place in np.flatnonzero(~np.isfinite(features).all(1)).tolist():
         problems[place] = f"{embedder.name} gave numbers that are not finite"

@@ -1,12 +1,11 @@
-"""Features on disk by content: a row that was embedded once is read, whatever file it is in.
+"""Features on disk by content: a row that was embedded before is read, wherever it is stored.
 
 One folder per embedder holds shards that are written once and never changed. A shard has a random
-name and appears whole, so several processes can work side by side, and a kill loses at most the
-rows since the last shard. The keys in the shards are the index; the checksums of the zip format
+name and appears whole, so several processes can write at the same time, and a kill loses at most
+the rows since the last shard. The keys in the shards are the index; the checksums of the zip format
 show damage, and a damaged shard is removed and its rows are computed again.
 """
 
-import hashlib
 import logging
 import os
 import re
@@ -20,18 +19,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from colafier._io import whole
-from colafier._optional import file_digest
+from colafier._io import content_digest, whole
 
 log = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float32]
-VERSION = "1"  # of the layout; part of the folder's name
+VERSION = "1"  # of the layout and the keys; part of the folder's name
 DAMAGED = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, NotImplementedError)
 
 
 def default_folder() -> Path:
-    """`COLAFIER_CACHE`, or the place that the system has for caches."""
+    """`COLAFIER_CACHE`, or the usual folder for caches of the operating system."""
     if chosen := os.environ.get("COLAFIER_CACHE"):
         return Path(chosen).expanduser()
     if sys.platform == "darwin":
@@ -41,41 +39,25 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "colafier"
 
 
-def content_key(item: str | bytes | Path | npt.NDArray[np.generic]) -> str:
-    """A key of what a row holds: of a file its bytes, not its name.
-
-    A file that is not there has a key too: its row will be recorded as unreadable, not cached.
-    """
-    if isinstance(item, Path):
-        return "bytes:" + file_digest(item) if item.is_file() else f"missing:{item}"
-    if isinstance(item, str):
-        return "text:" + hashlib.sha256(item.encode(errors="surrogatepass")).hexdigest()
-    if isinstance(item, np.ndarray):
-        digest = hashlib.sha256(f"{item.dtype.str}{item.shape}".encode())
-        digest.update(np.ascontiguousarray(item).data)
-        return "array:" + digest.hexdigest()
-    return "bytes:" + hashlib.sha256(item).hexdigest()
-
-
 class Cache:
     """The features of one embedder.
 
     Args:
         folder: Of the whole cache.
-        name: Of the embedder, for people who look into the folder.
-        key: Of the embedder: everything that decides its features.
+        name: Of the embedder; only for people who look into the folder.
+        key: Of the embedder, made of everything that decides its features.
         num_features: Numbers per row.
     """
 
     def __init__(self, folder: Path, name: str, key: str, num_features: int) -> None:
         self.key = key
         self.num_features = num_features
-        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
         readable = re.sub(r"[^\w.-]+", "_", name)[-60:]
-        self.folder = folder / f"features-{VERSION}" / f"{readable}-{digest}"
+        own = f"{readable}-{content_digest(key)[:16]}"
+        self.folder = folder / f"features-{VERSION}" / own
 
     def read(self, content_keys: Sequence[str], out: Floats) -> npt.NDArray[np.bool_]:
-        """Fill the rows of `out` (n, d) that are known; which these are (n,)."""
+        """Fill the rows of `out` (n, d) that are in the cache; returns a mask of these (n,)."""
         known = np.zeros(len(content_keys), bool)
         rows: dict[bytes, list[int]] = {}
         for row, content in enumerate(content_keys):
@@ -93,7 +75,7 @@ class Cache:
         return known
 
     def write(self, content_keys: Sequence[str], features: Floats) -> bool:
-        """Add rows as one shard; False, with a warning, if the disk does not take them."""
+        """Add rows as one shard; False, with a warning, if they cannot be written."""
         if not len(content_keys):
             return True
         keys = np.frombuffer(b"".join(map(self._row_key, content_keys)), np.uint8)  # (m * 32,)
@@ -109,7 +91,7 @@ class Cache:
         return True
 
     def _row_key(self, content: str) -> bytes:
-        return hashlib.sha256(f"{self.key}\n{content}".encode(errors="surrogatepass")).digest()
+        return bytes.fromhex(content_digest(f"{self.key}\n{content}"))
 
     def _shards(self) -> list[Path]:
         try:
@@ -125,7 +107,7 @@ class Cache:
         known: npt.NDArray[np.bool_],
         out: Floats,
     ) -> None:
-        """Copy the rows of one shard that are wanted; nothing of a shard that is damaged."""
+        """Copy the rows of a shard that are asked for; none if the shard is damaged."""
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             keys = stored["keys"]  # (m, 32)
             if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != 32:

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 as a frozen image embedder, Tan and Le 2019; the weights lie in a package."""
+"""EfficientNet-Lite0 (Tan and Le 2019) as a frozen image embedder; its weights are in a package."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ WEIGHTS = "models/efficientnet-lite0-57934424.pth"
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 NUM_FEATURES = 1280
 SIZE = 128  # pixels; the time grows with its square
-BATCH = 16  # on a CPU measured to be three times faster than 128
+BATCH = 16  # three times faster than 128 on a CPU, measured
 # (blocks, kernel, stride of the first, widening, channels out) of each stage
 STAGES = [
     (1, 3, 1, 1, 16),
@@ -34,7 +34,7 @@ STAGES = [
 
 
 class _Conv(nn.Module):
-    """Convolution whose output has the size of the input over the stride, as TensorFlow pads it."""
+    """Convolution with TensorFlow's padding: output size is input size over stride, rounded up."""
 
     def __init__(
         self, cin: int, cout: int, kernel: int = 1, stride: int = 1, groups: int = 1
@@ -96,14 +96,14 @@ class EfficientNetLite0(nn.Module):
         self.head = _Conv(channels, NUM_FEATURES)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features, from the mean over all places of the last layer."""
+        """Features: the mean of the last layer over height and width."""
         x = (x * 255 - 127) / 128
         x = self.blocks(functional.relu6(self.stem(x)))
         return functional.relu6(self.head(x)).mean((2, 3))
 
 
 def pretrained(fused: bool = True) -> EfficientNetLite0:
-    """The net with its ImageNet weights, ready for inference; `fused` is faster, the same else."""
+    """The net with its ImageNet weights, for inference; `fused` is faster, with the same result."""
     path = packaged_file(PACKAGE, WEIGHTS, SHA256, EXTRA)
     stored = torch.load(path, map_location="cpu", weights_only=True)
     net = EfficientNetLite0()

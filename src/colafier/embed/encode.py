@@ -1,6 +1,6 @@
-"""A user's rows as numbers: embedded once, encoded, or decoded; and new rows in the same way."""
+"""A user's rows as numbers: embedded, encoded or decoded; and new rows in the same way."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,21 +10,23 @@ import torch
 from torch import Tensor
 
 from colafier import embed
+from colafier.ingest.content import keyed
 from colafier.ingest.dataset import Dataset
 
 TABLE = "table.skops"
 PIXELS = "pixels.npy"
+SIZE = 32  # side of images in mode end-to-end
 Files = dict[str, Callable[[Path], Any]]
 
 
 @dataclass(frozen=True)
 class EncodedData:
-    """The rows of a collection that can be used."""
+    """The usable rows of a data set as numbers."""
 
     x: Tensor  # (m, d) floats, or (m, 3, size, size) bytes
-    rows: list[int]  # their places in the collection
-    problems: dict[int, str]  # the other places, and why
-    input: dict[str, Any]  # how they came to be, for the model
+    rows: list[int]  # their row numbers in the data set
+    problems: dict[int, str]  # the other row numbers, and why these rows cannot be used
+    input: dict[str, Any]  # how rows become numbers; stored with the model
     files: Files = field(default_factory=dict)  # what the model needs beside its weights
 
 
@@ -38,43 +40,40 @@ def encode(
     work: Path | None = None,
     progress: bool = True,
 ) -> EncodedData:
-    """Turn a collection into numbers for the first time.
+    """Turn the rows of a data set into numbers for the first time.
 
     Args:
         dataset: What was read.
-        mode: `frozen` embeds images and texts; `scratch` leaves images as pixels.
+        mode: `features` embeds images and texts; `end-to-end` leaves images as pixels.
         embedder: See `embed.embedder`.
         size: Side of the images in pixels.
         cache: Folder of the cache of embeddings; None: no cache.
-        work: Folder for the decoded pixels of the scratch lane.
+        work: Folder for the decoded pixels of mode `end-to-end`; None: they are kept in memory.
         progress: Whether to show a bar.
     """
     kind = dataset.kind
+    how: dict[str, Any]
     if mode == "end-to-end" and kind != "image":
-        raise ValueError(f"the scratch lane is for images, these rows are of kind {kind}")
+        raise ValueError(f"mode end-to-end is for images, these rows are of kind {kind}")
     if mode == "end-to-end":
-        side = size or 32
-        return _decoded(dataset, {"kind": "image", "size": side}, work, progress)
+        items = dataset.items  # an array is in memory already; files are compared with their keys
+        if isinstance(items, list):
+            items = keyed(items, dataset.content_keys())
+        how = {"kind": "image", "size": size or SIZE}
+        return _decoded(dataset, items, how, work, progress)
     if kind in ("image", "text"):
         net = embed.embedder(embedder, "image" if kind == "image" else "text", size)
-        said: dict[str, Any] = {
-            "kind": kind,
-            "embedder": net.name,
-            "embedder_key": net.key,
-            "size": size,
-        }
-        return _embedded(dataset, net, said, cache, progress)
+        how = {"kind": kind, "embedder": net.name, "embedder_key": net.key, "size": size}
+        return _embedded(dataset, net, how, cache, progress)
     if kind == "vector":
         return _usable(dataset, np.asarray(dataset.items, np.float32), {"kind": "vector"})
     from colafier.embed.tables import TableEncoder
 
     encoder = TableEncoder()
-    good = _without_problems(dataset)
-    x = encoder.fit(dataset.items.iloc[good])
-    said = {"kind": "table", "file": TABLE, "columns": list(encoder.kinds)}
-    return EncodedData(
-        torch.from_numpy(x), good, dict(dataset.problems), said, {TABLE: encoder.save}
-    )
+    rows = _rows_without(dataset.problems, dataset)
+    x = torch.from_numpy(encoder.fit(dataset.items.iloc[rows]))  # (m, d)
+    how = {"kind": "table", "file": TABLE, "columns": list(encoder.kinds)}
+    return EncodedData(x, rows, dict(dataset.problems), how, {TABLE: encoder.save})
 
 
 def encode_again(
@@ -85,11 +84,11 @@ def encode_again(
     cache: Path | None = None,
     progress: bool = True,
 ) -> EncodedData:
-    """Turn new rows into numbers as those that a model was trained on.
+    """Turn new rows into numbers in the way of the rows that a model was trained on.
 
     Args:
         dataset: The new rows.
-        how: `Numbers.input` of then, from the model.
+        how: `EncodedData.input` of those rows, from the model.
         folder: Of the model, with the files that belong to it.
         cache: Folder of the cache of embeddings; None: no cache.
         progress: Whether to show a bar.
@@ -105,11 +104,12 @@ def encode_again(
     if kind == "table":
         from colafier.embed.tables import TableEncoder
 
-        good = _without_problems(dataset)
-        x = TableEncoder.load(folder / how["file"]).transform(dataset.items.iloc[good])
-        return EncodedData(torch.from_numpy(x), good, dict(dataset.problems), dict(how))
+        rows = _rows_without(dataset.problems, dataset)
+        encoder = TableEncoder.load(folder / how["file"])
+        x = torch.from_numpy(encoder.transform(dataset.items.iloc[rows]))  # (m, d)
+        return EncodedData(x, rows, dict(dataset.problems), dict(how))
     if "embedder" not in how:
-        return _decoded(dataset, dict(how), None, progress)
+        return _decoded(dataset, dataset.items, dict(how), None, progress)
     net = embed.embedder(how["embedder"], kind, how.get("size"))
     if net.key != how["embedder_key"]:
         raise ValueError(f"{net.name} here is not the one that the model was trained with")
@@ -119,47 +119,44 @@ def encode_again(
 def _embedded(
     dataset: Dataset,
     net: embed.Embedder,
-    said: dict[str, Any],
+    how: dict[str, Any],
     cache: Path | None,
     progress: bool,
 ) -> EncodedData:
     keys = dataset.content_keys()
     features, problems = embed.embed(dataset.items, keys, net, cache=cache, progress=progress)
-    return _usable(dataset, features, said, problems)
+    return _usable(dataset, features, how, problems)
 
 
 def _decoded(
-    dataset: Dataset, said: dict[str, Any], work: Path | None, progress: bool
+    dataset: Dataset, items: Sequence[Any], how: dict[str, Any], work: Path | None, progress: bool
 ) -> EncodedData:
     from colafier.embed import images
 
+    pixels: np.ndarray
     if work is None:
-        pixels, problems = images.decode_many(dataset.items, said["size"])
+        pixels, problems = images.decode_many(items, how["size"])
     else:
         path = work / PIXELS
-        _, problems = images.decode_all(dataset.items, said["size"], path, progress=progress)
-        pixels = np.lib.format.open_memmap(path, mode="c")  # torch warns of memory to read only
-    return _usable(dataset, pixels, said, problems)
+        pixels, problems = images.decode_all(items, how["size"], path, progress=progress)
+    return _usable(dataset, pixels, how, problems)
 
 
-def _without_problems(dataset: Dataset) -> list[int]:
-    return [row for row in range(len(dataset)) if row not in dataset.problems]
+def _rows_without(problems: Mapping[int, str], dataset: Dataset) -> list[int]:
+    return [row for row in range(len(dataset)) if row not in problems]
 
 
 def _usable(
     dataset: Dataset,
     x: np.ndarray,
-    said: dict[str, Any],
+    how: dict[str, Any],
     found: Mapping[int, str] | None = None,
 ) -> EncodedData:
-    """Without the rows that have a problem; they are named, not lost."""
+    """The rows without a problem; the others are listed with their reasons."""
     problems = {**(found or {}), **dataset.problems}
-    if not problems:
-        rows = list(range(len(dataset)))
-    else:
-        rows = [row for row in range(len(dataset)) if row not in problems]
-        x = x[rows]
+    rows = _rows_without(problems, dataset)
     if not rows:
         reasons = "; ".join(sorted(set(problems.values()))[:3])
         raise ValueError(f"none of the {len(dataset):,} rows can be used: {reasons}")
-    return EncodedData(torch.from_numpy(np.ascontiguousarray(x)), rows, problems, said)
+    x = x[rows] if problems else x
+    return EncodedData(torch.from_numpy(np.ascontiguousarray(x)), rows, problems, how)

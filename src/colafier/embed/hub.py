@@ -1,10 +1,9 @@
 """Models of the transformers library as frozen embedders: from the hub's cache or a folder.
 
-Only safetensors are read and no code of a model is run. A model is first looked for on this
-machine; the network is asked only for a name that is not here.
+Only safetensors are read, and no code of a model is run. A model is first looked for on this
+machine, and downloaded only if it is not found.
 """
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from colafier._optional import file_digest, required
+from colafier._io import content_digest, file_digest
+from colafier._optional import required
 from colafier.embed.images import Unreadable, decode
 from colafier.embed.offline import offline
 from colafier.embed.texts import without_text
@@ -23,10 +23,10 @@ Kind = Literal["image", "text"]
 Floats = npt.NDArray[np.float32]
 EXTRAS: dict[str, str] = {"image": "hub", "text": "text"}
 PREFIX = "hf:"
-BATCH = 8  # whole photographs are in memory until the processor has made them small
-LONGEST = 512  # tokens; a tokenizer that has no limit of its own says 10 ** 30
+BATCH = 8  # photographs are in memory in full size until the processor resizes them
+MAX_TOKENS = 512  # a tokenizer without a limit of its own has 10 ** 30
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model")  # all that is loaded
-# What `auto` looks for; the first that is there is taken
+# what `auto` looks for; the first that is found is used
 CACHED: dict[Kind, tuple[str, ...]] = {
     "image": (
         "facebook/dinov2-base",
@@ -49,7 +49,7 @@ class HubImages:
     Args:
         name: As the user wrote it.
         folder: Of the model.
-        size: Side of the square that images are cut to first; None leaves it to the model.
+        size: Side of the square that images are resized to first; None leaves it to the model.
     """
 
     def __init__(self, name: str, folder: Path, size: int | None = None) -> None:
@@ -92,7 +92,7 @@ class HubImages:
         return _as_array(self._one_vector(output))
 
     def _one_vector(self, output: Any) -> Tensor:
-        """Of all that a model gives for an image: (b, d)."""
+        """The vector that stands for an image (b, d), of all outputs of a model."""
         if isinstance(output, Tensor):
             return output
         if self.pooled and getattr(output, "pooler_output", None) is not None:
@@ -108,7 +108,7 @@ class HubTexts:
     def __init__(self, name: str, folder: Path) -> None:
         library = required("transformers", EXTRAS["text"])
         self.name = name
-        self.key = f"transformers text {fingerprint(folder)} mean of {LONGEST}"
+        self.key = f"transformers text {fingerprint(folder)} mean of {MAX_TOKENS}"
         with offline():
             self.tokenizer = _load(library.AutoTokenizer, folder)
         self.model, _ = _load_model(library, folder)
@@ -118,7 +118,7 @@ class HubTexts:
         """Features (n, d), zeros for rows without text, and the reasons for these."""
         problems = without_text(items)
         features = np.zeros((len(items), self.num_features), np.float32)
-        # texts of a like length together, so that little is computed for padding
+        # texts of similar length together, so that little is computed for padding
         good = sorted(set(range(len(items))) - set(problems), key=lambda place: len(items[place]))
         for start in range(0, len(good), BATCH):
             places = good[start : start + BATCH]
@@ -127,9 +127,9 @@ class HubTexts:
 
     @torch.inference_mode()
     def _features(self, texts: list[str]) -> Floats:
-        longest = min(self.tokenizer.model_max_length, LONGEST)
+        limit = min(self.tokenizer.model_max_length, MAX_TOKENS)
         inputs = self.tokenizer(
-            texts, padding=True, truncation=True, max_length=longest, return_tensors="pt"
+            texts, padding=True, truncation=True, max_length=limit, return_tensors="pt"
         ).to(self.model.device)
         hidden = self.model(**inputs).last_hidden_state  # (b, tokens, d)
         mask = inputs["attention_mask"][:, :, None]  # (b, tokens, 1)
@@ -169,17 +169,16 @@ def cached(name: str, kind: Kind) -> Path | None:
     hub = required("huggingface_hub", EXTRAS[kind])
     try:
         folder = Path(hub.snapshot_download(name, local_files_only=True))
-    except (OSError, ValueError):  # not here, or no name of the hub
+    except (OSError, ValueError):  # not in the cache, or not a valid name
         return None
-    whole = (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
-    return folder if whole else None
+    complete = (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
+    return folder if complete else None
 
 
 def fingerprint(folder: Path) -> str:
-    """SHA-256 of all files that decide what a model gives."""
+    """SHA-256 of all files that decide the output of a model."""
     files = sorted({path for pattern in FILES for path in folder.glob(pattern)})
-    told = "".join(f"{path.name} {file_digest(path)}\n" for path in files)
-    return hashlib.sha256(told.encode()).hexdigest()
+    return content_digest("", (f"{path.name} {file_digest(path)}\n" for path in files))
 
 
 def _load(loader: Any, folder: Path, **options: Any) -> Any:
@@ -194,14 +193,14 @@ def _load(loader: Any, folder: Path, **options: Any) -> Any:
 def _load_model(library: Any, folder: Path) -> tuple[Any, list[str]]:
     """The model, and the weights that are not in its file; only a pooler may be missing."""
     with offline():
-        model, told = _load(
+        model, info = _load(
             library.AutoModel,
             folder,
             use_safetensors=True,
             output_loading_info=True,
             dtype=torch.float32,
         )
-    missing = [str(weight) for weight in told["missing_keys"]]
+    missing = [str(weight) for weight in info["missing_keys"]]
     lost = [weight for weight in missing if "pooler" not in weight]
     if lost:
         raise ValueError(

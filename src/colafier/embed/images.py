@@ -1,4 +1,4 @@
-"""Images of any kind to bytes of one size; a file that cannot be read is named, not fatal."""
+"""Images of any kind to bytes of one size; one that cannot be read gives a reason, no error."""
 
 import io
 import os
@@ -15,41 +15,43 @@ import numpy.typing as npt
 
 from colafier._io import whole
 from colafier._optional import required
-from colafier._progress import bar
+from colafier._progress import progress_bar
+from colafier.ingest.content import KeyedFile
+from colafier.ingest.image_files import EMPTY, problem_of
 
 Bytes = npt.NDArray[np.uint8]
 EXTRA = "images"
-GAP = 2  # a JPEG is decoded at least this many times larger than needed, then resized well
+GAP = 2  # a JPEG is decoded at least this many times larger than needed, then resized
 THREADS = min(os.cpu_count() or 1, 16)
-CHUNK = 256  # rows decoded between two moves of the bar
+CHUNK = 256  # rows decoded between two updates of the bar
 
 
 class Unreadable(ValueError):
-    """An image that cannot be read; the message is the reason, for the row's record."""
+    """An image that cannot be read; the message is the reason, for the result table."""
 
 
-def decode(item: Path | bytes | npt.NDArray[Any], size: int | None) -> Bytes:
-    """The image as bytes (3, size, size): shorter side resized, then the center.
+def decode(item: Path | KeyedFile | bytes | npt.NDArray[Any], size: int | None) -> Bytes:
+    """The image as bytes (3, size, size): its central square, resized.
 
-    Transparent parts become white, of an animation the first frame is taken, EXIF rotation is
-    applied, and 16-bit values keep their place between black and white.
+    Transparent parts become white, the first frame of an animation is taken, EXIF rotation is
+    applied, and of 16-bit values the upper 8 bits are kept.
 
     Args:
-        item: A file, its content, or an array (h, w), (h, w, c) or (c, h, w) of bytes or uint16.
+        item: A file, its bytes, or an array (h, w), (h, w, c) or (c, h, w) of uint8 or uint16.
         size: Side in pixels; None keeps height and width as they are.
 
     Raises:
-        Unreadable: The image is broken, too large for Pillow's limit, or of no kind known.
+        Unreadable: The image is damaged, beyond Pillow's size limit, or of an unknown format.
     """
     with _warnings_of_pillow():
         return _decode(item, size)
 
 
 def decode_many(items: Sequence[Any], size: int) -> tuple[Bytes, dict[int, str]]:
-    """Images (n, 3, size, size), zeros where there is a reason, and the reasons by place."""
+    """Images (n, 3, size, size), zeros for unreadable ones, and the reasons by position."""
     images: Bytes = np.zeros((len(items), 3, size, size), np.uint8)
     problems = {}
-    # Pillow lets other threads run while it decodes; filters of warnings are set once for all
+    # Pillow releases the lock while it decodes; warning filters are set once for all threads
     with _warnings_of_pillow(), ThreadPoolExecutor(THREADS) as pool:
         for place, found in enumerate(pool.map(partial(_attempt, size=size), items)):
             if isinstance(found, str):
@@ -62,16 +64,16 @@ def decode_many(items: Sequence[Any], size: int) -> tuple[Bytes, dict[int, str]]
 def decode_all(
     items: Sequence[Any], size: int, path: Path, *, progress: bool = True
 ) -> tuple["np.memmap[Any, np.dtype[np.uint8]]", dict[int, str]]:
-    """Decode all rows once into a `.npy` file that appears whole, and map it into memory.
+    """Decode all rows into a `.npy` file that appears whole, and map it into memory.
 
     Returns:
-        The images (n, 3, size, size), to be read only, rows with problems all zeros; and the
-        problems by row number.
+        The images (n, 3, size, size), all zeros for rows with a problem, and the problems by row
+        number. What is written to these images does not reach the file.
     """
     if not len(items):
         raise ValueError("there are no images to decode")
     problems: dict[int, str] = {}
-    with whole(path) as partial_path, bar("decoding", len(items), progress) as advance:
+    with whole(path) as partial_path, progress_bar("decoding", len(items), progress) as advance:
         shape = (len(items), 3, size, size)
         images = np.lib.format.open_memmap(partial_path, mode="w+", dtype=np.uint8, shape=shape)
         for start in range(0, len(items), CHUNK):
@@ -81,12 +83,12 @@ def decode_all(
             advance(len(chunk))
         images.flush()
         del images  # some systems do not move a file that is mapped
-    return np.lib.format.open_memmap(path, mode="r"), problems
+    return np.lib.format.open_memmap(path, mode="c"), problems  # torch warns of read-only memory
 
 
 @contextmanager
 def _warnings_of_pillow() -> Iterator[None]:
-    """An image over Pillow's limit is an error inside; remarks on images that it reads are not."""
+    """Inside, an image over Pillow's limit is an error, and its other warnings are ignored."""
     image = required("PIL.Image", EXTRA)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -111,8 +113,6 @@ def _decode(item: Any, size: int | None) -> Bytes:
             return _pixels(color if size is None else _square(pillow, color, size))
     except Unreadable:
         raise
-    except FileNotFoundError:
-        raise Unreadable("there is no such file") from None
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         raise Unreadable(f"too large, or made to fill the memory: {error}") from error
     except pillow.UnidentifiedImageError:
@@ -126,13 +126,14 @@ def _open(pillow: Any, item: Any) -> Any:
     """The image, with its header read but not its pixels."""
     if isinstance(item, np.ndarray):
         return pillow.fromarray(_height_width_channels(item))
-    if isinstance(item, Path):
-        if item.is_file() and item.stat().st_size == 0:
-            raise Unreadable("the file is empty")
-        return pillow.open(item)
+    if isinstance(item, Path | KeyedFile):
+        path = item.path if isinstance(item, KeyedFile) else item
+        if reason := problem_of(path):
+            raise Unreadable(reason)
+        item = item.read() if isinstance(item, KeyedFile) else item.read_bytes()
     if isinstance(item, bytes | bytearray | memoryview):
         if not len(item):
-            raise Unreadable("it has no bytes")
+            raise Unreadable(EMPTY)
         return pillow.open(io.BytesIO(item))
     raise Unreadable(f"a Path, bytes or an array is needed, not {type(item).__name__}")
 
@@ -158,11 +159,11 @@ def _height_width_channels(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _upright(image: Any) -> Any:
-    """Turned as EXIF says; an EXIF block that is damaged says nothing."""
+    """Rotated by its EXIF data; damaged EXIF data is ignored."""
     image.load()
     try:
         return required("PIL.ImageOps", EXTRA).exif_transpose(image)
-    except Exception:  # the pixels are sound: they were loaded above
+    except Exception:  # the pixels are good: they were loaded above
         return image
 
 
@@ -173,14 +174,14 @@ def _to_8_bits(pillow: Any, image: Any) -> Any:
     values = np.asarray(image)
     if image.mode == "F" or values.min() < 0 or values.max() > 0xFFFF:
         raise Unreadable(
-            "its values are not within 8 or 16 bits, so that black and white are not known; "
+            "its values are not within 8 or 16 bits, so black and white are not known; "
             "store it with 8 or 16 bits"
         )
     return pillow.fromarray((values >> 8).astype(np.uint8))
 
 
 def _over_white(pillow: Any, image: Any) -> Any:
-    """In red, green, blue."""
+    """As RGB; transparent parts become white."""
     if not image.has_transparency_data:
         return image.convert("RGB")
     image = image.convert("RGBA")
@@ -189,10 +190,10 @@ def _over_white(pillow: Any, image: Any) -> Any:
 
 
 def _square(pillow: Any, image: Any, size: int) -> Any:
-    """The center as a square; cut and resized in one, as a long strip would fill the memory.
+    """The central square, resized; in one step, as resizing a long strip would fill the memory.
 
-    Bicubic, as pretrained nets learned to see: with bilinear the features of efficientnet_lite0
-    tell enlarged CIFAR-10 images clearly worse apart.
+    Bicubic, as in the training of pretrained nets: with bilinear interpolation the features of
+    efficientnet_lite0 separate the classes of enlarged CIFAR-10 images clearly worse.
     """
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2

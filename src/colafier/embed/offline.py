@@ -1,4 +1,4 @@
-"""Libraries around the Hugging Face hub, kept from the network and from drawing their own bars."""
+"""Hugging Face libraries without network access and without progress bars of their own."""
 
 import os
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ OFFLINE = "HF_HUB_OFFLINE"
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """No network and no progress bar of transformers inside; afterwards all is as it was.
+    """Inside there is no network and no progress bar of transformers; afterwards all is restored.
 
-    The hub's library reads the variable once, when it is imported, so that it is imported first:
-    the variable must not stay in force for the rest of the process.
+    The hub's library reads the variable once, when it is imported. It is imported here first, so
+    that the variable has no effect on the rest of the process.
     """
     hub = required("huggingface_hub", "text")
     logging = required("transformers.utils.logging", "text")

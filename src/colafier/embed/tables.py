@@ -1,4 +1,4 @@
-"""Columns of a table to numbers: how is learned once, stored with the model, and used again."""
+"""Columns of a table to numbers, by an encoder that is fitted once and stored with the model."""
 
 import datetime
 import re
@@ -14,24 +14,23 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from colafier._io import whole
-from colafier._optional import file_digest
+from colafier._io import content_digest, whole
 
 Floats = npt.NDArray[np.float32]
-MISSING = "<missing>"  # the category of values that are not there
+MISSING = "<missing>"  # the category of missing values
 MAX_CATEGORIES = 50  # the rarer ones share one column
-TAIL = 0.01  # share of values at each end that says nothing about the spread
-REACH = 1.0  # how far beyond the tails a value counts, in distances between the tails
-FARTHEST = 5.0  # standard deviations, for a value that is rare
+TAIL = 0.01  # share of values at each end that is left out when the spread is measured
+REACH = 1.0  # how far beyond these quantiles values are kept, in distances between them
+MAX_DEVIATIONS = 5.0  # largest scaled value
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
 DAY = pd.Timedelta(days=1)
 FORMAT = 1
-# Beyond what skops trusts by itself: scikit-learn's own estimators, arrays, plain containers
+# besides what skops trusts by default: estimators of scikit-learn, arrays, plain containers
 TRUSTED = ["numpy.dtype", "colafier.embed.tables.ClippedScaler"]
 
 
 class ClippedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Mean 0 and standard deviation 1, after values far out are brought to the rest.
+    """Mean 0 and standard deviation 1, after outlying values are clipped.
 
     The bounds come from quantiles, so that a single 1e12 in a column does not squeeze all other
     values together; ordinary columns, also those of few values, keep their shape.
@@ -42,7 +41,7 @@ class ClippedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         x = np.asarray(x, np.float64)  # (n, d)
         low, high = np.nanquantile(x, [TAIL, 1 - TAIL], axis=0)
         reach = REACH * (high - low)
-        # where nearly all values are the same, the rare others are all that there is
+        # where nearly all values are equal, the rare other ones carry all the information
         flat = high == low
         self.low_ = np.where(flat, np.nanmin(x, 0), low - reach)
         self.high_ = np.where(flat, np.nanmax(x, 0), high + reach)
@@ -57,11 +56,11 @@ class ClippedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         """Scaled values; missing ones stay missing."""
         clipped = np.asarray(x, np.float64).clip(self.low_, self.high_)
         scaled: npt.NDArray[np.float64] = (clipped - self.mean_) / self.scale_
-        return scaled.clip(-FARTHEST, FARTHEST)
+        return scaled.clip(-MAX_DEVIATIONS, MAX_DEVIATIONS)
 
 
 class TableEncoder:
-    """Numbers, booleans and dates scaled, categories one-hot; missing values are told apart.
+    """Numbers, booleans and dates scaled, categories one-hot; missing values are marked as such.
 
     Attributes:
         kinds: Of each column that is used: number, boolean, date or category.
@@ -93,8 +92,8 @@ class TableEncoder:
             else:
                 self.kinds[name] = _kind(frame[name])
         if not self.kinds:
-            told = "; ".join(f"{name}: {reason}" for name, reason in self.dropped.items())
-            raise ValueError(f"no column to learn from is left ({told or 'there is none'})")
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.dropped.items())
+            raise ValueError(f"no column to learn from is left ({reasons or 'there is none'})")
         categories = [name for name, kind in self.kinds.items() if kind == "category"]
         numbers = [name for name in self.kinds if name not in categories]
         scaled = make_pipeline(
@@ -124,7 +123,7 @@ class TableEncoder:
         return _float32(transformer.transform(self._plain(frame)))
 
     def save(self, path: Path) -> str:
-        """Store without pickle, whole or not at all; the file's SHA-256, for `load`."""
+        """Store without pickle, whole or not at all; returns the file's SHA-256, for `load`."""
         import skops.io  # type: ignore[import-untyped,unused-ignore]
 
         content = {
@@ -133,13 +132,14 @@ class TableEncoder:
             "dropped": self.dropped,
             "transformer": self._fitted(),
         }
+        stored = skops.io.dumps(content)
         with whole(path) as partial:
-            partial.write_bytes(skops.io.dumps(content))
-        return file_digest(path)
+            partial.write_bytes(stored)
+        return content_digest(stored)
 
     @classmethod
     def load(cls, path: Path, sha256: str | None = None) -> "TableEncoder":
-        """What `save` stored; a file that is damaged or holds other types is refused.
+        """Read what `save` stored; a file that is damaged or holds other types is refused.
 
         Args:
             path: Of the file.
@@ -148,11 +148,14 @@ class TableEncoder:
         import skops.io
 
         if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing: it says how to read the table's columns")
-        if sha256 is not None and file_digest(path) != sha256:
+            raise FileNotFoundError(
+                f"{path} is missing: it is needed to encode tables for this model"
+            )
+        stored = path.read_bytes()
+        if sha256 is not None and content_digest(stored) != sha256:
             raise ValueError(f"{path} was changed after it was saved; it was not loaded")
         try:
-            content = skops.io.load(path, trusted=TRUSTED)
+            content = skops.io.loads(stored, trusted=TRUSTED)
         except Exception as error:  # a damaged file can fail in any way
             raise ValueError(f"{path} was not loaded: damaged or changed ({error})") from error
         encoder = cls()
@@ -170,7 +173,7 @@ class TableEncoder:
         return self._transformer
 
     def _plain(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The columns that are used, as float64 or as texts without missing ones."""
+        """The columns that are used, as float64, or as texts with `MISSING` for missing ones."""
         return pd.DataFrame(
             {name: _plain_column(frame[name], kind) for name, kind in self.kinds.items()},
             index=frame.index,
@@ -212,7 +215,7 @@ def _kind(column: pd.Series) -> str:
 
 
 def _all_dates(texts: pd.Series) -> bool:
-    """Whether all texts are dates as ISO 8601 writes them; other forms can mean two days."""
+    """Whether all texts are dates in ISO 8601; other formats can be ambiguous."""
     if not all(ISO_DATE.fullmatch(text) for text in texts):
         return False
     dates = pd.to_datetime(texts, utc=True, format="ISO8601", errors="coerce")

@@ -1,4 +1,4 @@
-"""Texts to features: `minilm` with weights that lie in a package, so that no model hub is asked."""
+"""Texts to features: `minilm`, whose weights are in a package, so that no model hub is needed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colafier._optional import file_digest, packaged_file, required
+from colafier._io import file_digest
+from colafier._optional import packaged_file, required
 from colafier.embed.offline import offline
 
 EXTRA = "text"
@@ -27,7 +28,7 @@ class MiniLM:
 
     def __init__(self) -> None:
         folder = packaged_file(PACKAGE, WEIGHTS, SHA256, EXTRA).parent
-        # the weights are checked; another tokenizer would only mean another place in the cache
+        # another tokenizer is not refused: its features get other keys in the cache
         self.key = f"{self.name} {SHA256} {file_digest(folder / 'tokenizer.json')}"
         library = required("sentence_transformers", EXTRA)
         with offline():

@@ -1,17 +1,15 @@
-"""Arrays of a user as rows and labels: which axis is what, what a pixel is, what has no label."""
+"""Arrays of a user as rows: which axis is what, what a pixel is, which rows are the same."""
 
-import hashlib
 import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import torch
-from sklearn.utils import assert_all_finite, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
+
+from colafier.ingest.content import content_key, duplicate_groups
 
 Array = npt.NDArray[Any]
 Channels = Literal["first", "last"]
@@ -69,64 +67,18 @@ class ImageLayout:
         return as_tensor(x)
 
 
-@dataclass(frozen=True)
-class Labels:
-    """Labels of a user, and the same as numbers."""
-
-    values: Array  # (n,) as they came
-    classes: Array  # (c,) sorted
-    original: Tensor  # (n,) positions in `classes`, -1 where there is no label
-
-    @classmethod
-    def of(cls, y: Any, missing: Any = None) -> "Labels":
-        """Labels of any type that scikit-learn takes, of at least two classes.
-
-        Args:
-            y: One label for each row.
-            missing: What stands where a row has no label; None also finds what pandas writes for
-                it among texts and objects.
-        """
-        if isinstance(y, pd.Series) and not isinstance(y.dtype, np.dtype):
-            y = y.to_numpy(dtype=object)  # as it is: otherwise NA among whole numbers becomes NaN
-        values = column_or_1d(np.asarray(y), warn=True)
-        empty = _is_missing(values, missing)
-        known = values[~empty]
-        if known.dtype.kind == "O":
-            if len({isinstance(value, str) for value in known}) > 1:
-                raise ValueError("labels are texts and numbers; make all of them texts")
-            known = np.array(known.tolist())
-        if known.dtype.kind == "f" and np.isnan(known).any():
-            raise ValueError("Input y contains NaN; for rows without a label: missing_label=np.nan")
-        assert_all_finite(known, input_name="y")
-        check_classification_targets(known)
-        classes, numbers = np.unique(known, return_inverse=True)
-        if len(classes) < 2:
-            found = "one class" if len(classes) else "no class"
-            raise ValueError(f"the {len(values)} rows have labels of {found}: nothing to learn")
-        original = torch.full((len(values),), -1)
-        original[torch.from_numpy(~empty)] = torch.from_numpy(numbers).long()
-        return cls(values, classes, original)
-
-    def written(self, labels: Tensor) -> Array:
-        """Other labels (n,) in the way that the user's are written."""
-        moved = (labels != self.original).numpy()
-        values = self.values.copy()
-        values[moved] = self.classes[labels.numpy()[moved]]
-        return values
-
-
-def trusted_mask(trusted: Any, original: Tensor) -> Tensor | None:
+def trusted_mask(trusted: Any, observed: Tensor) -> Tensor | None:
     """Rows whose label is known to be right (n,), None if nobody said so."""
     if trusted is None:
         return None
     mask = np.asarray(trusted)
-    if mask.dtype != bool or mask.shape != (len(original),):
+    if mask.dtype != bool or mask.shape != (len(observed),):
         raise ValueError(
-            f"trusted must be {len(original)} times True or False, one for each row, "
+            f"trusted must be {len(observed)} times True or False, one for each row, "
             f"not {mask.dtype} of shape {mask.shape}"
         )
     rows = torch.tensor(mask)
-    without = (rows & (original < 0)).nonzero()[:, 0]
+    without = (rows & (observed < 0)).nonzero()[:, 0]
     if len(without):
         raise ValueError(f"row {without[0]} is trusted but has no label")
     return rows
@@ -134,10 +86,7 @@ def trusted_mask(trusted: Any, original: Tensor) -> Tensor | None:
 
 def same_rows(x: Tensor) -> Tensor:
     """For each row the number of its group of exact duplicates, -1 for rows without one (n,)."""
-    keys = [hashlib.sha256(row).digest() for row in x.numpy()]
-    groups, _ = pd.factorize(np.array(keys, dtype=object))
-    single = np.bincount(groups)[groups] == 1
-    return torch.from_numpy(np.where(single, -1, groups))
+    return torch.tensor(duplicate_groups([content_key(row) for row in x.numpy()]))
 
 
 def as_tensor(x: Array) -> Tensor:
@@ -158,11 +107,3 @@ def _channel_axis(shape: tuple[int, ...], channels: Channels | None) -> int:
             "say which one it is by channels='first' or channels='last'"
         )
     return 1 if first else 3
-
-
-def _is_missing(values: Array, missing: Any) -> Array:
-    if missing is None and values.dtype.kind != "O":
-        return np.zeros(len(values), dtype=bool)
-    if missing is None or pd.isna(missing):
-        return np.asarray(pd.isna(values))
-    return np.array([value == missing for value in values.tolist()], dtype=bool)

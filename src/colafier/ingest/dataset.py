@@ -1,8 +1,6 @@
-"""A user's data set as it was read: its rows, their keys, and what to say about it."""
+"""A user's data set as it was read: its rows, their content keys, and a description."""
 
-import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -10,8 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
+
+from colafier._io import content_digest
+from colafier.ingest.content import content_key, duplicate_groups
+from colafier.ingest.labels import class_names
 
 LAYOUTS = {
     "folder": "folder of class folders",
@@ -25,7 +26,7 @@ SHOWN = 6  # names in a line before "and 3 more"
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a CSV file is written, so that it can be written back alike."""
+    """How a CSV file is written, so that it can be written back in the same way."""
 
     separator: str = ","
     encoding: str = "utf-8"
@@ -37,13 +38,13 @@ COMMON = Dialect()
 
 @dataclass(frozen=True, eq=False)  # arrays have no plain equality
 class Dataset:
-    """A labeled data set of a user, read but not yet turned into numbers."""
+    """A user's data set, read but not yet turned into numbers."""
 
     source: Path
     layout: str  # folder, imagefolder, csv, parquet or npz
     kind: str  # image, text, table or vector
-    names: list[str]  # for people: a path relative to the source, or the row number
-    original: list[str | None]  # None where a row has no label
+    names: list[str]  # to show: a path relative to the source, or the row number
+    original: list[str | None]  # the labels that came with the data; None where there is none
     # image: list of Path, bytes or None, or an array (n, h, w) or (n, h, w, c) of bytes;
     # text: list of str; table: DataFrame of the features; vector: float32 array (n, d)
     items: Any
@@ -61,40 +62,24 @@ class Dataset:
     @property
     def classes(self) -> list[str]:
         """The labels that occur, sorted; as numbers if all of them are whole numbers."""
-        found = {label for label in self.original if label is not None}
-        if all(re.fullmatch(r"[+-]?[0-9]{1,300}", label) for label in found):
-            return sorted(found, key=lambda label: (int(label), label))
-        return sorted(found)
+        return class_names(self.original)
 
     def content_keys(self) -> list[str]:
-        """A SHA-256 of the content of each row; empty where there is no content.
-
-        The key of an image file is the one of its bytes, wherever it is stored.
-        """
+        """The key of each row's content, see `ingest.content.content_key`."""
         return list(self._keys)
 
     def fingerprint(self) -> str:
         """SHA-256 of all names, labels and contents, in their order."""
-        digest = hashlib.sha256(self.kind.encode())
-        for row in zip(self.names, self.original, self._keys, strict=True):
-            digest.update(json.dumps(row).encode())
-        return digest.hexdigest()
+        rows = zip(self.names, self.original, self._keys, strict=True)
+        return content_digest(self.kind, (json.dumps(row) for row in rows))
 
     def duplicates(self) -> list[int]:
-        """For each row the number of its group of exact duplicates, -1 for rows without one."""
-        usable = {
-            row: key for row, key in enumerate(self._keys) if key and row not in self.problems
-        }
-        counts = Counter(usable.values())
-        groups: dict[str, int] = {}
-        found = [-1] * len(self)
-        for row, key in usable.items():
-            if counts[key] > 1:
-                found[row] = groups.setdefault(key, len(groups))
-        return found
+        """For each usable row the number of its group of exact duplicates, else -1."""
+        keys = ["" if row in self.problems else key for row, key in enumerate(self._keys)]
+        return duplicate_groups(keys)
 
     def head(self, count: int) -> "Dataset":
-        """The first rows alone."""
+        """The data set of the first rows."""
         return replace(
             self,
             names=self.names[:count],
@@ -130,13 +115,10 @@ class Dataset:
 
     @cached_property
     def _keys(self) -> list[str]:
+        """Computed once: each file is read for this."""
         if self.kind == "table":
-            rows = self.items.itertuples(index=False, name=None)
-            return [_text_key(repr(row)) for row in rows]
-        if isinstance(self.items, np.ndarray):
-            form = f"{self.items.dtype} {self.items.shape[1:]} ".encode()
-            return [hashlib.sha256(form + row.tobytes()).hexdigest() for row in self.items]
-        return [_item_key(item) for item in self.items]
+            return [content_key(repr(row)) for row in self.items.itertuples(index=False, name=None)]
+        return [content_key(item) for item in self.items]
 
 
 def counted(number: int, what: str) -> str:
@@ -145,27 +127,9 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{plural}"
 
 
-def listed(names: Iterable[str], most: int = SHOWN) -> str:
-    """The first names, and how many more there are; all of them if only one is left."""
+def listed(names: Iterable[str], limit: int = SHOWN) -> str:
+    """The first names and how many more there are; all of them if only one would be left out."""
     names = list(names)
-    if len(names) <= most + 1:
+    if len(names) <= limit + 1:
         return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
-
-
-def _text_key(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _item_key(item: Path | bytes | str | None) -> str:
-    if isinstance(item, str):
-        return _text_key(item)
-    if isinstance(item, bytes):
-        return hashlib.sha256(item).hexdigest()
-    if item is None:
-        return ""
-    try:
-        with item.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError):  # missing, unreadable, or no path at all
-        return ""
+    return f"{', '.join(names[:limit])} and {len(names) - limit:,} more"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from colafier.ingest import columns, frames, image_files
-from colafier.ingest.columns import Wanted
+from colafier.ingest import column_roles, image_files, table_files
+from colafier.ingest.column_roles import ReadOptions
 from colafier.ingest.dataset import Dataset, counted, listed
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
@@ -14,17 +14,17 @@ FILE_NAME = "file_name"  # the column of Hugging Face's imagefolder
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev"}
 
 
-def read_folder(source: Path, wanted: Wanted) -> Dataset:
+def read_folder(source: Path, wanted: ReadOptions) -> Dataset:
     """The images of a folder, with labels from its metadata or from the names of its folders."""
     for name in METADATA:
         if (source / name).is_file():
-            table = frames.load(source / name)
+            table = table_files.load(source / name)
             if FILE_NAME in table.frame.columns:
                 return _read_imagefolder(source, table, wanted)
     return _read_class_folders(source, wanted)
 
 
-def _read_class_folders(source: Path, wanted: Wanted) -> Dataset:
+def _read_class_folders(source: Path, wanted: ReadOptions) -> Dataset:
     for option in ("image", "text", "features", "label"):
         if getattr(wanted, option) is not None:
             raise ValueError(
@@ -55,7 +55,7 @@ def _read_class_folders(source: Path, wanted: Wanted) -> Dataset:
 
 
 def _check_classes(source: Path, original: list[str | None], notes: list[str]) -> None:
-    """Refuse what is not a folder of class folders, and say what it is."""
+    """Refuse a folder that is not one of class folders; the error says what was found."""
     classes = sorted({label for label in original if label is not None})
     splits = [label for label in classes if label.lower() in SPLITS]
     if classes and len(splits) == len(classes):
@@ -77,18 +77,14 @@ def _check_classes(source: Path, original: list[str | None], notes: list[str]) -
         )
 
 
-def _read_imagefolder(source: Path, table: frames.Table, wanted: Wanted) -> Dataset:
+def _read_imagefolder(source: Path, table: table_files.Table, wanted: ReadOptions) -> Dataset:
     if wanted.text is not None or wanted.features is not None:
         raise ValueError(f"{source} is a folder of images with metadata: leave out text, features")
     if wanted.image not in (None, FILE_NAME):
         raise ValueError(f"{table.path}: images are in column {FILE_NAME}, not {wanted.image!r}")
-    roles = columns.roles_of(table, replace(wanted, image=FILE_NAME))
-    cells = table.frame[FILE_NAME].tolist()
-    items = [image_files.item_of(cell, source) for cell in cells]
-    names = [image_files.name_of(cell, row) for row, cell in enumerate(cells)]
-    original: list[str | None] = [None] * len(items)
-    if roles.label is not None:
-        original = columns.labels_of(table.frame[roles.label], roles.label, wanted.missing)
+    roles = column_roles.roles_of(table, replace(wanted, image=FILE_NAME))
+    items, names = image_files.from_cells(table.frame[FILE_NAME].tolist(), source)
+    original = column_roles.labels_of(table.frame, roles.label, wanted.missing)
     known = {os.path.normpath(item) for item in items if isinstance(item, Path)}
     images = [f for f in _files(source, frozenset()) if image_files.is_image_name(f.name)]
     notes = roles.notes
@@ -101,7 +97,7 @@ def _read_imagefolder(source: Path, table: frames.Table, wanted: Wanted) -> Data
 
 
 def _files(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
-    """All files below a folder but hidden ones; links are followed, circles of links are not."""
+    """All files below a folder except hidden ones; follows links, but not in circles."""
     real = folder.resolve()
     if real in above:
         return

@@ -1,4 +1,4 @@
-"""Image files and bytes, told apart by name and first bytes; nothing is decoded here."""
+"""Image files and bytes, recognized by name and first bytes; nothing is decoded here."""
 
 import os
 import stat
@@ -18,23 +18,26 @@ BEGINNINGS = {
     b"MM\x00*": ".tif",
 }
 
+NO_IMAGE, NO_FILE, NOT_A_FILE, EMPTY = "no image", "missing file", "not a file", "zero bytes"
+MAX_MIB = 512  # of a file: an image at Pillow's limit, not compressed, with 16 bits, has less
+
 ImageItem = Path | bytes | None
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a path ends as image files do."""
+    """Whether a path has the suffix of an image file."""
     return os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def suffix_of(content: bytes) -> str | None:
-    """The usual file ending for these bytes; None if they are no image."""
+    """The usual file suffix for these bytes; None if they are not an image."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return ".webp"
     return next((end for begin, end in BEGINNINGS.items() if content.startswith(begin)), None)
 
 
 def looks_like_image(value: Any) -> bool:
-    """Whether a cell can be an image: a path, bytes, or Hugging Face's pair of both."""
+    """Whether a cell can be an image: a path, bytes, or a dictionary of both (Hugging Face)."""
     if isinstance(value, dict):
         return looks_like_image(value.get("bytes") or value.get("path"))
     if isinstance(value, bytes):
@@ -42,36 +45,27 @@ def looks_like_image(value: Any) -> bool:
     return isinstance(value, str) and is_image_name(value)
 
 
-def item_of(cell: Any, folder: Path) -> ImageItem:
-    """The image of a cell; its path is relative to a folder. None for an empty cell."""
-    if isinstance(cell, dict):
-        content = cell.get("bytes")
-        return item_of(cell.get("path") if content is None else content, folder)
-    if isinstance(cell, bytes):
-        return cell
-    return folder / cell if isinstance(cell, str) and cell.strip() else None
-
-
-def name_of(cell: Any, row: int) -> str:
-    """What people call the image of a cell: its path, or the row number."""
-    if isinstance(cell, dict):
-        cell = cell.get("path")
-    return cell if isinstance(cell, str) and cell.strip() else str(row)
+def from_cells(cells: Sequence[Any], folder: Path) -> tuple[list[ImageItem], list[str]]:
+    """Images of the cells of a column, whose paths are relative to a folder, and their names."""
+    items = [_item(cell, folder) for cell in cells]
+    return items, [_name(cell, row) for row, cell in enumerate(cells)]
 
 
 def problem_of(item: ImageItem) -> str | None:
-    """Why an image cannot be used; None if nothing is wrong from outside."""
+    """Why an image cannot be used; None if nothing is wrong without decoding it."""
     if item is None:
-        return "no image"
+        return NO_IMAGE
     if isinstance(item, bytes):
-        return None if item else "zero bytes"
+        return None if item else EMPTY
     try:
         found = os.stat(item)
     except (OSError, ValueError):  # a NUL character in a path is a ValueError
-        return "missing file"
+        return NO_FILE
     if not stat.S_ISREG(found.st_mode):
-        return "not a file"
-    return None if found.st_size else "zero bytes"
+        return NOT_A_FILE
+    if found.st_size > MAX_MIB << 20:
+        return f"larger than {MAX_MIB} MiB"
+    return None if found.st_size else EMPTY
 
 
 def problems_of(items: Sequence[ImageItem]) -> dict[int, str]:
@@ -92,3 +86,20 @@ def check_image_array(images: "np.ndarray[Any, Any]", name: str) -> None:
             f"array {name} has shape {images.shape}: images are (n, h, w, c) with 1, 3 or 4 "
             f"channels last; move them with numpy.moveaxis({name}, 1, 3)"
         )
+
+
+def _item(cell: Any, folder: Path) -> ImageItem:
+    """None for an empty cell."""
+    if isinstance(cell, dict):
+        content = cell.get("bytes")
+        return _item(cell.get("path") if content is None else content, folder)
+    if isinstance(cell, bytes):
+        return cell
+    return folder / cell if isinstance(cell, str) and cell.strip() else None
+
+
+def _name(cell: Any, row: int) -> str:
+    """The path of an image, or else the row number."""
+    if isinstance(cell, dict):
+        cell = cell.get("path")
+    return cell if isinstance(cell, str) and cell.strip() else str(row)

@@ -1,4 +1,4 @@
-"""Reading a user's labeled data set, whatever its format: the door to the other readers."""
+"""Reading a user's data set, whatever its format."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from colafier.ingest import columns, frames, image_files
-from colafier.ingest.archives import read_npz
-from colafier.ingest.columns import Wanted
+from colafier.ingest import column_roles, image_files, table_files
+from colafier.ingest.column_roles import ReadOptions
 from colafier.ingest.dataset import Dataset, counted
 from colafier.ingest.folders import read_folder
+from colafier.ingest.labels import check_two_classes, class_names
+from colafier.ingest.npz_files import read_npz
 
 __all__ = ["Dataset", "read"]
 
@@ -31,15 +32,15 @@ def read(
 
     Args:
         source: The folder or file; image paths in a table are relative to its folder.
-        image: Column of image paths or bytes; detected like all others if it is left out.
+        image: Column of image paths or bytes; this and all others are detected if left out.
         text: Column of texts.
         features: Columns of numbers and categories.
         label: Column of labels.
-        missing: What is written where a row has no label, besides empty cells.
-        labeled: Whether labels of two classes or more must be there. If not, a label column may
-            be missing, and a folder may hold images in any place.
+        missing: Texts that mean that a row has no label, besides empty cells.
+        labeled: Whether labels of two or more classes are needed. If not, the label column may be
+            missing, and the images of a folder may be anywhere in it.
     """
-    wanted = Wanted(
+    wanted = ReadOptions(
         image, text, None if features is None else tuple(features), label, tuple(missing), labeled
     )
     if not source.exists():
@@ -60,13 +61,12 @@ def read(
     return dataset
 
 
-def _read_table(source: Path, layout: str, wanted: Wanted) -> Dataset:
-    table = frames.load(source)
+def _read_table(source: Path, layout: str, wanted: ReadOptions) -> Dataset:
+    table = table_files.load(source)
     if table.frame.empty:
         raise ValueError(f"{source} has no rows")
-    roles = columns.roles_of(table, wanted)
-    n = len(table.frame)
-    names = [str(row) for row in range(n)]
+    roles = column_roles.roles_of(table, wanted)
+    names = [str(row) for row in range(len(table.frame))]
     items: Any
     if roles.kind == "table":
         items = table.values(list(roles.items))
@@ -74,15 +74,12 @@ def _read_table(source: Path, layout: str, wanted: Wanted) -> Dataset:
     else:
         cells = table.frame[roles.items[0]].tolist()
         if roles.kind == "image":
-            items = [image_files.item_of(cell, source.parent) for cell in cells]
-            names = [image_files.name_of(cell, row) for row, cell in enumerate(cells)]
+            items, names = image_files.from_cells(cells, source.parent)
             problems = image_files.problems_of(items)
         else:
             items = [_text(cell, roles.items[0]) for cell in cells]
             problems = {row: "empty text" for row, item in enumerate(items) if not item.strip()}
-    original: list[str | None] = [None] * n
-    if roles.label is not None:
-        original = columns.labels_of(table.frame[roles.label], roles.label, wanted.missing)
+    original = column_roles.labels_of(table.frame, roles.label, wanted.missing)
     return Dataset(
         source, layout, roles.kind, names, original, items, roles.label, roles.items, problems,
         table.frame, source, roles.notes, table.dialect,
@@ -90,7 +87,7 @@ def _read_table(source: Path, layout: str, wanted: Wanted) -> Dataset:
 
 
 def _text(cell: Any, column: str) -> str:
-    if frames.is_missing(cell):
+    if table_files.is_missing(cell):
         return ""
     if not isinstance(cell, str):
         raise ValueError(
@@ -127,10 +124,5 @@ def _check(dataset: Dataset, labeled: bool) -> None:
             f"{source}: all labels of {dataset.label_column!r} are missing; name another column "
             "with label"
         )
-    usable = {g for row, g in enumerate(dataset.original) if g is not None and row not in problems}
-    if len(usable) < 2:
-        found = ", ".join(map(repr, sorted(usable))) or "none"
-        raise ValueError(
-            f"{source}: two or more classes are needed among the rows that can be used, found "
-            f"{found}: there is nothing to learn"
-        )
+    usable = (label for row, label in enumerate(dataset.original) if row not in problems)
+    check_two_classes(class_names(usable), f"{source}: the labels of the rows that can be used")

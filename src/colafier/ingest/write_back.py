@@ -1,7 +1,7 @@
-"""The data set of a user again, in its own format, with other labels; the source is not changed.
+"""Writing a user's data set in its own format with other labels; the source is not changed.
 
-What is written appears whole or not at all. Names and labels come from outside, so paths that are
-made of them are cleaned and never leave the folder that is written.
+The output appears whole or not at all. Names and labels come from outside, so paths that are made
+of them are cleaned and never leave the output folder.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,15 @@ from pathlib import Path
 import pandas as pd
 
 from colafier._io import whole
-from colafier.ingest import frames, image_files, written_tables
+from colafier.ingest import image_files, table_files, write_tables
 from colafier.ingest.dataset import Dataset
-from colafier.ingest.places import Folder, whole_folder
+from colafier.ingest.output_folder import OutputFolder, whole_folder
 
 FORMS = ("folder", "csv", "parquet", "npz")
-NO_FILE = ("no image", "missing file", "not a file")  # problems of images that cannot be written
+# problems of images that cannot be written
+NOTHING_TO_WRITE = (image_files.NO_IMAGE, image_files.NO_FILE, image_files.NOT_A_FILE)
 
-Labels = Sequence[str | None]
+LabelTexts = Sequence[str | None]
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Written:
 
     path: Path
     rows: int = 0
-    excluded: int = 0  # by the caller
+    excluded: int = 0  # by `keep`
     without_label: int = 0  # left out, as a class folder needs one
     without_file: int = 0  # left out, as there is no image to write
     linked: int = 0
@@ -37,21 +38,22 @@ class Written:
 
 def write_back(
     dataset: Dataset,
-    labels: Labels,
+    labels: LabelTexts,
     keep: Sequence[bool],
     out: Path,
     form: str,
     link: bool,
 ) -> Written:
-    """Write the rows to keep with their new labels; the original ones go to `original_label`.
+    """Write the rows to keep with their new labels; column `original_label` gets the old ones.
 
     Args:
         dataset: What was read.
-        labels: One per row; None gives an empty cell, and has no place in class folders.
+        labels: One per row; None gives an empty cell, and leaves a row out of class folders.
         keep: Which rows are written.
         out: The folder or file to write; a file gets the usual ending if it has another one.
-        form: folder (class folders, or images and metadata if the source is so), csv, parquet, npz.
-        link: Whether images in folders are hard links where the file system can; else copies.
+        form: folder (class folders, or images and metadata if the source is such), csv, parquet or
+            npz.
+        link: Whether images become hard links where the file system allows it, not copies.
     """
     _check(dataset, labels, keep, form)
     out = _place(dataset, out, form)
@@ -59,7 +61,7 @@ def write_back(
     done = Written(out, excluded=len(dataset) - len(rows))
     if form == "folder":
         with whole_folder(out) as partial:
-            folder = Folder(partial, link)
+            folder = OutputFolder(partial, link)
             write = _imagefolder if dataset.layout == "imagefolder" else _class_folders
             write(dataset, labels, rows, folder, done)
         done.linked, done.copied = folder.linked, folder.copied
@@ -67,11 +69,11 @@ def write_back(
     done.rows = len(rows)
     with whole(out) as partial:
         if form == "npz":
-            written_tables.save_npz(dataset, labels, rows, partial)
+            write_tables.save_npz(dataset, labels, rows, partial)
             return done
-        frame = written_tables.relabeled(dataset, labels)
-        frame = written_tables.with_absolute_paths(dataset, frame).iloc[rows]
-        save = {"csv": written_tables.save_csv, "parquet": written_tables.save_parquet}
+        frame = write_tables.relabeled(dataset, labels)
+        frame = write_tables.with_absolute_paths(dataset, frame).iloc[rows]
+        save = {"csv": write_tables.save_csv, "parquet": write_tables.save_parquet}
         save[form](dataset, frame, partial)
     return done
 
@@ -86,12 +88,12 @@ def check_form(dataset: Dataset, form: str) -> None:
     if form == "folder" and dataset.kind != "image":
         raise ValueError(f"{dataset.kind} rows are not written as folder: use csv or parquet")
     if form == "parquet":
-        frames.pyarrow()  # says what to install
+        table_files.pyarrow()  # its error says what to install
     if form == "csv" and dataset.frame is not None:
-        written_tables.check_csv(dataset.frame)
+        write_tables.check_csv(dataset.frame)
 
 
-def _check(dataset: Dataset, labels: Labels, keep: Sequence[bool], form: str) -> None:
+def _check(dataset: Dataset, labels: LabelTexts, keep: Sequence[bool], form: str) -> None:
     n = len(dataset)
     if len(labels) != n or len(keep) != n:
         raise ValueError(f"{n} rows, but {len(labels)} labels and {len(keep)} values of keep")
@@ -116,11 +118,11 @@ def _place(dataset: Dataset, out: Path, form: str) -> Path:
 
 
 def _class_folders(
-    dataset: Dataset, labels: Labels, rows: list[int], folder: Folder, done: Written
+    dataset: Dataset, labels: LabelTexts, rows: list[int], folder: OutputFolder, done: Written
 ) -> None:
     for row in rows:
         label, item = labels[row], dataset.items[row]
-        if image_files.problem_of(item) in NO_FILE:
+        if image_files.problem_of(item) in NOTHING_TO_WRITE:
             done.without_file += 1
         elif label is None:
             done.without_label += 1
@@ -145,7 +147,7 @@ def _path_in_class(dataset: Dataset, row: int) -> tuple[str, ...]:
 
 
 def _imagefolder(
-    dataset: Dataset, labels: Labels, rows: list[int], folder: Folder, done: Written
+    dataset: Dataset, labels: LabelTexts, rows: list[int], folder: OutputFolder, done: Written
 ) -> None:
     """The images under their own names, beside a table of metadata of the same kind."""
     assert dataset.table is not None  # a folder of this layout has one
@@ -155,7 +157,7 @@ def _imagefolder(
     places: dict[Path, str] = {}  # several rows can be about one image
     for row in rows:
         item = dataset.items[row]
-        if image_files.problem_of(item) in NO_FILE:
+        if image_files.problem_of(item) in NOTHING_TO_WRITE:
             done.without_file += 1
             continue
         if item not in places:
@@ -164,12 +166,12 @@ def _imagefolder(
             places[item] = place.relative_to(folder.root).as_posix()
         done.rows += 1
     there = [row for row in rows if dataset.items[row] in places]
-    frame = written_tables.relabeled(dataset, labels).iloc[there]
+    frame = write_tables.relabeled(dataset, labels).iloc[there]
     paths = [places[dataset.items[row]] for row in there]
     cells = pd.Series(paths, index=frame.index, dtype=frame[column].dtype)
     save = {
-        ".csv": written_tables.save_csv,
-        ".jsonl": written_tables.save_json_lines,
-        ".parquet": written_tables.save_parquet,
+        ".csv": write_tables.save_csv,
+        ".jsonl": write_tables.save_json_lines,
+        ".parquet": write_tables.save_parquet,
     }
     save[table.suffix](dataset, frame.assign(**{column: cells}), table)

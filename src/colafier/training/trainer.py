@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from colafier import _seeds
-from colafier._progress import Bar
+from colafier._progress import EpochBar
 from colafier.core.schedules import cosine
 from colafier.methods.contract import (
     Batch,
@@ -103,7 +103,7 @@ def fit(
     checkpoint = Checkpoint(folder, run, processes)
     history = _begin(method, train, engine, checkpoint, resume, warm_start)
     journal = _Journal(folder, loggers if processes.first else (), history, processes.first)
-    bar = Bar(epochs, len(history.epochs), progress and processes.first)
+    bar = EpochBar(epochs, len(history.epochs), progress and processes.first)
     rates = partial(_run_scale, epochs=epochs, floor=settings.lr_floor)
     finished = False
     try:
@@ -189,7 +189,7 @@ def _epoch(
     epoch: int,
     rates: Callable[[Pass, int], float],
     seed: int,
-    bar: Bar,
+    bar: EpochBar,
     score: Score | None,
 ) -> dict[str, Any]:
     """One epoch, and its figures."""

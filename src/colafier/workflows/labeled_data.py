@@ -8,6 +8,7 @@ from torch import Tensor
 
 from colafier.embed.encode import EncodedData
 from colafier.ingest.dataset import Dataset
+from colafier.ingest.labels import check_two_classes, class_numbers
 from colafier.methods.contract import Labels
 from colafier.review.decided import DecidedRows
 
@@ -47,24 +48,13 @@ def with_labels(
         classes: All classes in their order; None: those of the usable rows.
     """
     start = dataset if decided is None else decided.apply_to(dataset)
-    names = _classes(start, rows) if classes is None else list(classes)
-    observed = _as_numbers(start, rows, names)
+    texts = [start.original[row] for row in rows.rows]
+    if classes is None:
+        classes = [name for name in start.classes if name in set(texts)]
+        check_two_classes(classes, "the labels of all usable rows")
+    observed = class_numbers(texts, classes)
     if decided is None:
-        return LabeledData(dataset, rows, names, Labels(observed))
-    original, trusted = _as_numbers(dataset, rows, names), decided.trusted(rows.rows)
-    return LabeledData(dataset, rows, names, Labels(observed, original, trusted))
-
-
-def _classes(dataset: Dataset, rows: EncodedData) -> list[str]:
-    """Those of the usable rows; of others nothing can be learned."""
-    there = {dataset.original[row] for row in rows.rows}
-    classes = [name for name in dataset.classes if name in there]
-    if len(classes) < 2:
-        raise ValueError("the labels of all usable rows are of one class: nothing to learn")
-    return classes
-
-
-def _as_numbers(dataset: Dataset, rows: EncodedData, classes: Sequence[str]) -> Tensor:
-    """-1 where there is no label, or one of a class that no usable row has any more."""
-    place: dict[str | None, int] = {name: number for number, name in enumerate(classes)}
-    return torch.tensor([place.get(dataset.original[row], -1) for row in rows.rows])
+        return LabeledData(dataset, rows, list(classes), Labels(observed))
+    original = class_numbers((dataset.original[row] for row in rows.rows), classes)
+    labels = Labels(observed, original, decided.trusted(rows.rows))
+    return LabeledData(dataset, rows, list(classes), labels)

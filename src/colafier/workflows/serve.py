@@ -1,6 +1,5 @@
 """What a stored model is for: predict new rows, check new labels, export."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
 from colafier import embed
 from colafier.audit.label_table import table, with_unusable
@@ -17,6 +15,7 @@ from colafier.audit.noise_model import posterior
 from colafier.audit.policy import EXCLUDE, decide
 from colafier.embed import encode
 from colafier.embed.encode import EncodedData
+from colafier.ingest.labels import class_numbers
 from colafier.ingest.read import Dataset, read
 from colafier.methods.contract import Labels
 from colafier.workflows.model_store import StoredModel, load
@@ -86,7 +85,8 @@ def check(
     rows, dataset = _encode(model, folder, source, columns, True, cache, progress)
     p = model.predict(rows.x)
     labels = [dataset.original[row] for row in rows.rows]
-    observed, unknown = _known(labels, model.classes)
+    observed = class_numbers(labels, model.classes)  # (m,)
+    unknown = [place for place, label in enumerate(labels) if label and observed[place] < 0]
     count = int((observed >= 0).sum())
     if count < MIN_LABELS:
         raise ValueError(
@@ -179,11 +179,3 @@ def _read(model: StoredModel, source: Path, at: Columns, *, labeled: bool) -> Da
 
 def _is_table(source: Path) -> bool:
     return source.is_file() and source.suffix.lower() != ".npz"
-
-
-def _known(labels: Sequence[str | None], classes: Sequence[str]) -> tuple[Tensor, list[int]]:
-    """Labels as numbers, -1 for none or one that the model does not know; places of the latter."""
-    place = {name: number for number, name in enumerate(classes)}
-    observed = torch.tensor([-1 if label is None else place.get(label, -1) for label in labels])
-    unknown = [i for i, label in enumerate(labels) if label is not None and label not in place]
-    return observed, unknown

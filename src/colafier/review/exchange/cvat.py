@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from colafier._io import whole
 from colafier.ingest.dataset import counted
 from colafier.ingest.image_files import is_image_name, suffix_of
-from colafier.ingest.places import safe_name
+from colafier.ingest.output_folder import safe_name
 from colafier.review.decisions import MAX_BYTES
 from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 

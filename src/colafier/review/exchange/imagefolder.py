@@ -5,10 +5,10 @@ from typing import get_args
 
 import pandas as pd
 
-from colafier.ingest import frames
+from colafier.ingest import table_files
 from colafier.ingest.folders import FILE_NAME, METADATA
 from colafier.ingest.image_files import is_image_name, suffix_of
-from colafier.ingest.places import Folder, whole_folder
+from colafier.ingest.output_folder import whole_folder
 from colafier.review.decisions import Choice
 from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
@@ -22,7 +22,7 @@ def write(outgoing: OutgoingRows, path: Path) -> list[Path]:
     if path.exists() or path.is_symlink():
         raise FileExistsError(f"{path} already exists; remove it, or choose another folder")
     with whole_folder(path) as partial:
-        folder = Folder(partial, link=True)
+        folder = OutputFolder(partial, link=True)
         (partial / METADATA[0]).touch()  # so that no image takes its name
         records = []
         for row, item in outgoing.images():
@@ -46,13 +46,13 @@ def read(path: Path, known: KnownRows) -> Answers:
         known: The run that it was exported from.
     """
     table = path if path.is_file() else _metadata(path)
-    frame = frames.load(table).frame.astype(object)
+    frame = table_files.load(table).frame.astype(object)
     if missing := [n for n in (FINGERPRINT, "row", "label", SENT, DECISION) if n not in frame]:
         raise ValueError(f"{table} has no column {missing[0]!r}: it was not exported by colafier")
     answers, at = Answers(), modified_at(table)
     for number, cells in enumerate(frame.to_dict("records"), 1):
         where = f"{table}, row {number}"
-        line = {str(k): "" if frames.is_missing(v) else str(v) for k, v in cells.items()}
+        line = {str(k): "" if table_files.is_missing(v) else str(v) for k, v in cells.items()}
         known.check(line[FINGERPRINT], where)
         row = known.row(line["row"], where)
         answers.mark_seen(row, where)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from colafier import __version__
-from colafier.ingest.places import whole_folder
+from colafier.ingest.output_folder import whole_folder
 from colafier.nets import Backbone, inference, net_factory
 from colafier.nets.normalize import Normalize
 from colafier.training import records

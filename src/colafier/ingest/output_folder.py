@@ -1,4 +1,7 @@
-"""Places for files whose names come from outside: inside of one folder, and never taken twice."""
+"""A folder that is filled with images whose names come from outside.
+
+All paths stay inside of the folder, and no file takes the place of another.
+"""
 
 import errno
 import os
@@ -8,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-# characters that part a path, cannot be stored, or have a meaning for Windows
+# characters that separate parts of a path, cannot be stored, or have a meaning for Windows
 UNSAFE = r"[/\\\x00-\x1f\x7f]" if os.name == "posix" else r'[/\\\x00-\x1f\x7f:*?"<>|]'
-LONGEST = 200  # bytes of a name; file systems end at 255
+MAX_BYTES = 200  # of a name; file systems allow 255
 NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 
@@ -37,16 +40,16 @@ def safe_name(text: str) -> str:
     name = re.sub(UNSAFE, "_", text)
     if name.startswith("."):  # `..` leaves the folder, and hidden files are not read again
         name = "_" + name[1:]
-    if len(os.fsencode(name)) <= LONGEST:
+    if len(os.fsencode(name)) <= MAX_BYTES:
         return name
     stem, suffix = os.path.splitext(name)
-    if len(os.fsencode(suffix)) > LONGEST // 2:  # a dot somewhere in a text
+    if len(os.fsencode(suffix)) > MAX_BYTES // 2:  # a dot somewhere in a text
         stem, suffix = name, ""
-    room = LONGEST - len(os.fsencode(suffix))
+    room = MAX_BYTES - len(os.fsencode(suffix))
     return os.fsencode(stem)[:room].decode("utf-8", "ignore") + suffix
 
 
-class Folder:
+class OutputFolder:
     """A fresh folder that is filled with class folders and images."""
 
     def __init__(self, root: Path, link: bool) -> None:
@@ -87,7 +90,7 @@ class Folder:
     def _linked(self, item: Path, place: Path) -> bool:
         """Whether a hard link could be made; if the file system refuses, a copy is needed."""
         try:
-            # a link to a symbolic link would point to nowhere from here
+            # a relative symbolic link would be broken in another folder
             os.link(item.resolve(), place)
         except OSError as error:
             if error.errno not in NO_LINK:
@@ -98,7 +101,7 @@ class Folder:
     def _free(self, folder: Path, stem: str, suffix: str = "") -> Path:
         """A path in a folder, with a number if it is taken.
 
-        The file system is asked, as it may take large and small letters for the same.
+        The file system is asked, as it may ignore the case of letters.
         """
         wanted = place = folder / (stem + suffix)
         while place.exists():

@@ -1,4 +1,4 @@
-"""Tables from CSV, JSON lines and parquet, kept so that they can be written back as they were."""
+"""Tables from CSV, JSON lines and parquet files, read so that they can be written back."""
 
 import csv
 import importlib
@@ -49,7 +49,7 @@ def load(path: Path) -> Table:
 
 
 def pyarrow() -> Any:
-    """The package, which is an extra."""
+    """The package pyarrow, which is an extra."""
     try:
         importlib.import_module("pyarrow.parquet")
     except ImportError as error:
@@ -103,7 +103,7 @@ def _load_csv(path: Path) -> Table:
 
 
 def _separator(text: str, path: Path) -> str:
-    """The separator that gives the header most columns; the tab for .tsv."""
+    """The separator that splits the header into most columns; a tab for .tsv."""
     if path.suffix.lower() == ".tsv":
         return "\t"
     counts = {}
@@ -111,7 +111,7 @@ def _separator(text: str, path: Path) -> str:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
         try:
             counts[separator] = len(next(filter(None, reader)))
-        except csv.Error:  # a cell beyond the limit: this separator does not part the header
+        except csv.Error:  # a cell beyond the limit: not the separator of this header
             counts[separator] = 0
     return max(SEPARATORS, key=lambda separator: counts[separator])
 

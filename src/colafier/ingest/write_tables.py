@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from colafier.ingest import frames
-from colafier.ingest.archives import load_array
+from colafier.ingest import table_files
 from colafier.ingest.dataset import Dataset
+from colafier.ingest.npz_files import load_array
 
 ORIGINAL = "original_label"
 
-Labels = Sequence[str | None]
+LabelTexts = Sequence[str | None]
 
 
-def relabeled(dataset: Dataset, labels: Labels) -> pd.DataFrame:
-    """The table as read with new labels, and the original ones in a column of their own."""
+def relabeled(dataset: Dataset, labels: LabelTexts) -> pd.DataFrame:
+    """The table that was read, with new labels, and with the original ones in a new column."""
     if dataset.frame is None:
         paths = [os.path.abspath(item) for item in dataset.items]
         cells = {"file_name": paths, "label": list(labels), ORIGINAL: dataset.original}
@@ -43,7 +43,7 @@ def free_name(name: str, taken: Sequence[str]) -> str:
 
 
 def with_absolute_paths(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with image paths that are valid from everywhere."""
+    """The table with absolute image paths."""
     if dataset.frame is None or dataset.kind != "image":
         return frame
     column = dataset.item_columns[0]
@@ -68,7 +68,7 @@ def check_csv(frame: pd.DataFrame) -> None:
 
 
 def save_csv(dataset: Dataset, frame: pd.DataFrame, path: Path) -> None:
-    """Write a table as CSV, in the manner of the source."""
+    """Write a table as CSV, with the separator, encoding and line ends of the source."""
     check_csv(frame)
     how = dataset.dialect
     with path.open("w", encoding=how.encoding, newline="") as file:
@@ -79,17 +79,19 @@ def save_json_lines(_: Dataset, frame: pd.DataFrame, path: Path) -> None:
     """Write a table as one JSON object per line."""
     with path.open("w", encoding="utf-8") as file:
         for record in frame.to_dict("records"):
-            plain = {k: None if frames.is_missing(cell) else cell for k, cell in record.items()}
+            plain = {
+                k: None if table_files.is_missing(cell) else cell for k, cell in record.items()
+            }
             file.write(json.dumps(plain, ensure_ascii=False) + "\n")
 
 
 def save_parquet(dataset: Dataset, frame: pd.DataFrame, path: Path) -> None:
     """Write a table as parquet; numbers of a CSV become numbers, its labels stay text."""
-    arrow = frames.pyarrow()
+    arrow = table_files.pyarrow()
     extra = None
     origin = "" if dataset.table is None else dataset.table.suffix.lower()
     if origin in (".csv", ".tsv"):
-        table = frames.Table(path, "csv", frame, dataset.dialect)
+        table = table_files.Table(path, "csv", frame, dataset.dialect)
         text = {dataset.label_column, frame.columns[-1]}
         text |= set() if dataset.kind == "table" else set(dataset.item_columns)
         frame = frame.assign(**table.values([c for c in frame.columns if c not in text]))
@@ -104,8 +106,8 @@ def save_parquet(dataset: Dataset, frame: pd.DataFrame, path: Path) -> None:
     arrow.parquet.write_table(content.replace_schema_metadata(extra), path)
 
 
-def save_npz(dataset: Dataset, labels: Labels, rows: list[int], path: Path) -> None:
-    """Write all arrays of an .npz source again, those with one entry per row cut to some rows."""
+def save_npz(dataset: Dataset, labels: LabelTexts, rows: list[int], path: Path) -> None:
+    """Write all arrays of an .npz source; of arrays with one entry per row only these rows."""
     if dataset.frame is None or dataset.label_column is None:
         raise ValueError(f"{dataset.source} was read without labels: there is none to replace")
     with np.load(dataset.source, allow_pickle=False) as archive:
@@ -113,7 +115,7 @@ def save_npz(dataset: Dataset, labels: Labels, rows: list[int], path: Path) -> N
     old = arrays[dataset.label_column]
     new = _replaced(dataset.frame[dataset.label_column], dataset.original, labels)
     is_text = old.dtype.kind in "SU"
-    cells = ["" if frames.is_missing(cell) else cell for cell in new] if is_text else new
+    cells = ["" if table_files.is_missing(cell) else cell for cell in new] if is_text else new
     arrays[free_name(ORIGINAL, list(arrays))] = old
     arrays[dataset.label_column] = np.asarray(cells, dtype=str if is_text else old.dtype)
     n = len(dataset)
@@ -122,7 +124,7 @@ def save_npz(dataset: Dataset, labels: Labels, rows: list[int], path: Path) -> N
         np.savez(file, allow_pickle=False, **cut)
 
 
-def _replaced(old: pd.Series, original: Labels, labels: Labels) -> pd.Series:
+def _replaced(old: pd.Series, original: LabelTexts, labels: LabelTexts) -> pd.Series:
     """The column with new labels in its own type; cells whose label stays are not touched."""
     cells = old.tolist()
     empty = "" if isinstance(old.dtype, pd.StringDtype) else None
@@ -139,7 +141,7 @@ def _replaced(old: pd.Series, original: Labels, labels: Labels) -> pd.Series:
 
 
 def _as_known(label: str, known: dict[str, Any]) -> Any:
-    """A label that is new to the column, in the type of those that are known."""
+    """A label that is new to the column, in the type of its other labels."""
     kinds = {type(cell) for cell in known.values()}
     if len(kinds) != 1 or kinds == {str}:
         return label

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from colafier.ingest import image_files
-from colafier.ingest.columns import Wanted, labels_of
+from colafier.ingest.column_roles import ReadOptions, labels_of
 from colafier.ingest.dataset import Dataset, listed
 
 FEATURE_NAMES = ("features", "X", "x", "embeddings")
@@ -18,7 +18,7 @@ LABEL_NAMES = ("labels", "y", "label", "given")
 Array = np.ndarray[Any, Any]
 
 
-def read_npz(source: Path, wanted: Wanted) -> Dataset:
+def read_npz(source: Path, wanted: ReadOptions) -> Dataset:
     """Rows of an .npz file: vectors (n, d) of numbers, or images (n, h, w[, c]) of bytes."""
     if wanted.text is not None or (wanted.features is not None and len(wanted.features) > 1):
         raise ValueError(f"{source}: an .npz file has one array of features or images; name that")
@@ -35,19 +35,18 @@ def read_npz(source: Path, wanted: Wanted) -> Dataset:
         rows = load_array(source, archive, name)
         values = None if label is None else load_array(source, archive, label)
     items, kind, problems = _items(source, rows, name)
-    original: list[str | None] = [None] * len(items)
-    frame = None
-    if values is not None and label is not None:
-        values = _label_values(source, values, label, name, len(items))
-        original = labels_of(values.tolist(), label, wanted.missing)
-        frame = pd.DataFrame({label: pd.Series(values, dtype=_column_type(values))})
+    frame = pd.DataFrame(index=range(len(items)))
+    if values is not None:
+        values = _label_values(source, values, str(label), name, len(items))
+        frame[label] = pd.Series(values, dtype=_column_type(values))
+    original = labels_of(frame, label, wanted.missing)
     names = [str(row) for row in range(len(items))]
     return Dataset(
         source, "npz", kind, names, original, items, label, (name,), problems, frame, source
     )
 
 
-def _label_name(source: Path, found: Sequence[str], wanted: Wanted) -> str | None:
+def _label_name(source: Path, found: Sequence[str], wanted: ReadOptions) -> str | None:
     needed = wanted.labeled or wanted.label is not None
     if not needed and not set(found) & set(LABEL_NAMES):
         return None

@@ -8,20 +8,20 @@ from typing import Any
 import pandas as pd
 
 from colafier.ingest.dataset import counted, listed
-from colafier.ingest.frames import Table, is_missing
 from colafier.ingest.image_files import looks_like_image
+from colafier.ingest.table_files import Table, is_missing
 
 LABEL_NAMES = ("label", "labels", "class", "target", "y", "category")
 IMAGE_NAMES = ("image", "file_name", "path", "file", "filepath", "image_path")
 TEXT_NAMES = ("text", "sentence", "review", "content", "message")
 ID_NAMES = ("id", "index", "row", "", "__index_level_0__")
-SAMPLE = 200  # cells that a detection looks at
-LONG = 20  # characters of a text, on average, rather than of a category
+SAMPLE = 200  # cells of a column that are looked at
+LONG = 20  # mean number of characters from which cells are texts rather than categories
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the user says about a data set; None is detected."""
+class ReadOptions:
+    """Which columns or arrays the user named; None is detected."""
 
     image: str | None = None
     text: str | None = None
@@ -47,8 +47,8 @@ class Roles:
     notes: tuple[str, ...] = ()
 
 
-def roles_of(table: Table, wanted: Wanted) -> Roles:
-    """What the columns are for, by their names and values where the user does not say it."""
+def roles_of(table: Table, wanted: ReadOptions) -> Roles:
+    """What the columns are for; by their names and values where the user did not name them."""
     label = label_column(table, wanted)
     rest = [name for name in table.frame.columns if name != label]
     for kind, name in (("image", wanted.image), ("text", wanted.text)):
@@ -73,8 +73,8 @@ def roles_of(table: Table, wanted: Wanted) -> Roles:
     return _features(table, values, label, rest)
 
 
-def label_column(table: Table, wanted: Wanted) -> str | None:
-    """The column of the labels; None only if there is none and none is needed."""
+def label_column(table: Table, wanted: ReadOptions) -> str | None:
+    """The label column; None only if there is none and none is needed."""
     if wanted.label is not None:
         return require(table, wanted.label, "label")
     taken = {wanted.image, wanted.text, *(wanted.features or ())}
@@ -89,7 +89,7 @@ def label_column(table: Table, wanted: Wanted) -> str | None:
 
 
 def require(table: Table, name: str, what: str) -> str:
-    """The name of a column that must be there."""
+    """The name of a column, which must exist."""
     columns = [str(column) for column in table.frame.columns]
     if name in columns:
         return name
@@ -101,9 +101,14 @@ def require(table: Table, name: str, what: str) -> str:
     )
 
 
-def labels_of(cells: Iterable[Any], column: str, missing: Sequence[str]) -> list[str | None]:
-    """Labels as text, as they are written; None for empty cells and those in `missing`."""
-    return [_label(cell, column, missing) for cell in cells]
+def labels_of(frame: pd.DataFrame, column: str | None, missing: Sequence[str]) -> list[str | None]:
+    """The labels of a column as texts; None for empty cells and for texts in `missing`.
+
+    Without a label column no row has a label.
+    """
+    if column is None:
+        return [None] * len(frame)
+    return [_label(cell, column, missing) for cell in frame[column]]
 
 
 def _label(cell: Any, column: str, missing: Sequence[str]) -> str | None:
@@ -125,7 +130,7 @@ def _by_name(columns: Iterable[str], names: Sequence[str]) -> list[str]:
 
 
 def _quoted(names: Iterable[str]) -> str:
-    return listed([repr(name) for name in names], most=40)
+    return listed([repr(name) for name in names], limit=40)
 
 
 def _single(kind: str, name: str, label: str | None, rest: list[str]) -> Roles:
@@ -182,7 +187,7 @@ def _text_column(values: pd.DataFrame) -> str | None:
 
 
 def _features(table: Table, values: pd.DataFrame, label: str | None, rest: list[str]) -> Roles:
-    """All columns that can be features; the notes say which ones are not, and why."""
+    """All columns that can be features; the notes list the others, with the reason."""
     out: dict[str, list[str]] = {}
     for name in rest:
         if name not in values.columns:
@@ -207,7 +212,7 @@ def _features(table: Table, values: pd.DataFrame, label: str | None, rest: list[
 
 
 def _is_id(name: str, cells: pd.Series) -> bool:
-    """Whether all values differ, of whole numbers with the name of an id or of texts."""
+    """Whether all values differ, and are texts, or whole numbers in a column named like an id."""
     filled = cells.dropna()
     if len(filled) < 2 or not filled.is_unique:
         return False
