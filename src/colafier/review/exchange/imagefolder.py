@@ -8,7 +8,7 @@ import pandas as pd
 from colafier.ingest import table_files
 from colafier.ingest.folders import FILE_NAME, METADATA
 from colafier.ingest.image_files import is_image_name, suffix_of
-from colafier.ingest.output_folder import whole_folder
+from colafier.ingest.output_folder import OutputFolder, whole_folder
 from colafier.review.decisions import Choice
 from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
