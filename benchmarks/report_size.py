@@ -95,7 +95,7 @@ def measure(n: int, out: Path) -> dict[str, Any]:
     summary = {
         "fingerprint": "made up", "rows": n, "labeled": n, "classes": 10, "relabeled": 0,
         "estimated_noise_rate": wrong, "estimated_noise_interval": [wrong, wrong],
-        "estimated_wrong_labels": round(wrong * n), "accuracy_on_unseen_original_labels": None,
+        "estimated_wrong_labels": round(wrong * n), "accuracy_on_unseen_observed_labels": None,
     }  # fmt: skip
     start = time.perf_counter()
     path = page.write(out, summary)

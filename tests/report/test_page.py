@@ -17,7 +17,7 @@ SUMMARY = {
     "fingerprint": "abc", "rows": 4, "labeled": 4, "unusable": 0, "classes": 2,
     "estimated_noise_rate": 0.25, "estimated_noise_interval": [0.2, 0.3],
     "estimated_wrong_labels": 1, "actions": {}, "relabeled": 1, "expected_fixed": 1,
-    "expected_broken": 0, "accuracy_on_unseen_original_labels": 0.9, "implied_accuracy": 0.95,
+    "expected_broken": 0, "accuracy_on_unseen_observed_labels": 0.9, "implied_accuracy": 0.95,
     "input": {"kind": "table"},
 }  # fmt: skip
 
@@ -161,7 +161,7 @@ def test_headline_says_how_many_and_how_sure() -> None:
 
 
 def test_headline_warns_if_the_classifier_knows_little() -> None:
-    found = words(estimated_noise_interval=[0.05, 0.1], accuracy_on_unseen_original_labels=0.55)
+    found = words(estimated_noise_interval=[0.05, 0.1], accuracy_on_unseen_observed_labels=0.55)
     assert "far higher than the estimate" in " ".join(found["sure"])
 
 

@@ -34,7 +34,7 @@ MODEL = {"config.json", "model.safetensors", "README.md"}
 SUMMARY = {
     "fingerprint", "rows", "labeled", "trusted", "unusable", "classes", "estimated_noise_rate",
     "estimated_noise_interval", "estimated_wrong_labels", "actions", "relabeled",
-    "expected_fixed", "expected_broken", "accuracy_on_unseen_original_labels", "implied_accuracy",
+    "expected_fixed", "expected_broken", "accuracy_on_unseen_observed_labels", "implied_accuracy",
     "input",
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ from colafier.ingest.content import keyed
 from colafier.ingest.dataset import Dataset
 
 TABLE = "table.skops"
+BRIGHTNESS = (0.299, 0.587, 0.114)  # of red, green and blue
 PIXELS = "pixels.npy"
 SIZE = 32  # side of images in mode end-to-end
 Files = dict[str, Callable[[Path], Any]]
@@ -23,7 +24,7 @@ Files = dict[str, Callable[[Path], Any]]
 class EncodedData:
     """The usable rows of a data set as numbers."""
 
-    x: Tensor  # (m, d) floats, or (m, 3, size, size) bytes
+    x: Tensor  # (m, d) floats, or (m, channels, size, size) bytes
     rows: list[int]  # their row numbers in the data set
     problems: dict[int, str]  # the other row numbers, and why these rows cannot be used
     input: dict[str, Any]  # how rows become numbers; stored with the model
@@ -139,7 +140,15 @@ def _decoded(
     else:
         path = work / PIXELS
         pixels, problems = images.decode_all(items, how["size"], path, progress=progress)
+    if how.get("channels") == 1:
+        pixels = _gray(pixels)
     return _usable(dataset, pixels, how, problems)
+
+
+def _gray(pixels: np.ndarray) -> np.ndarray:
+    """Images (m, 3, size, size) in color as their brightness (m, 1, size, size)."""
+    brightness = np.tensordot(pixels, BRIGHTNESS, axes=(1, 0))  # (m, size, size)
+    return np.rint(brightness)[:, None].astype(np.uint8)
 
 
 def _rows_without(problems: Mapping[int, str], dataset: Dataset) -> list[int]:

@@ -127,7 +127,7 @@ def _sure(summary: Mapping[str, Any], labeled: int) -> list[str]:
             f"which is {low * labeled:,.0f} to {high * labeled:,.0f} labels. This range covers "
             "sampling error only."
         ]
-    agreement = summary["accuracy_on_unseen_original_labels"]
+    agreement = summary["accuracy_on_unseen_observed_labels"]
     if agreement is not None:
         sure.append(f"The classifier agrees with {_percent(agreement)} of the labels that it was "
                     "not trained on.")  # fmt: skip
