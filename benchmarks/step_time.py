@@ -1,6 +1,6 @@
 """Time of one training step: each variant beside the same step done the plain way, in one run.
 
-The plain way sends both views through LID-dis once for each kind of label (given, wrong, prediction),
+The plain way sends both views through LID-dis once for each kind of label (observed, other, predicted),
 mixes every view, and keeps images in the default memory layout, as the authors' code does.
 Rounds alternate between the ways, so that a busy machine slows all of them alike.
 
