@@ -1,7 +1,8 @@
 """Time of one training step: each variant beside the same step done the plain way, in one run.
 
-The plain way sends both views through LID-dis once for each kind of label (observed, other, predicted),
-mixes every view, and keeps images in the default memory layout, as the authors' code does.
+The plain way sends both views through LID-dis once for each kind of label (observed, random other,
+predicted), mixes every view, and keeps images in the default memory layout, as the authors' code
+does.
 Rounds alternate between the ways, so that a busy machine slows all of them alike.
 
     python benchmarks/step_time.py

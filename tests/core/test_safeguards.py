@@ -1,4 +1,4 @@
-"""Our safeguards: the class-prior floor, patience, the average; and that null versions do nothing."""
+"""Our safeguards: class-prior floor, patience and average; their null versions do nothing."""
 
 from dataclasses import replace
 
