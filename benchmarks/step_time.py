@@ -1,8 +1,9 @@
-"""Time of one training step of each variant, compared with a straightforward implementation.
+"""Time of one training step: each variant beside the same step done the plain way, in one run.
 
-The straightforward step sends both views through LID-dis once for each kind of label (label, random
-other label, prediction), mixes every view, and keeps images in the default memory layout, as the
-authors' code does. Rounds alternate between all steps, so that a busy machine slows all alike.
+The plain way sends both views through LID-dis once for each kind of label (observed, random other,
+predicted), mixes every view, and keeps images in the default memory layout, as the authors' code
+does.
+Rounds alternate between the ways, so that a busy machine slows all of them alike.
 
     python benchmarks/step_time.py
 """
@@ -28,13 +29,13 @@ from colafier.training.engine import Engine
 from colafier.training.optimizers import OptimizerSettings
 from colafier.training.training_set import TrainingSet
 
-DATA = "/usr/share/datasets/fashion-mnist"  # where Debian's package installs it
+DATA = "/usr/share/datasets/fashion-mnist"  # where Debian's package puts it
 EPOCH = 6  # after warm-up
 CLASSES = 10
 
 
 def our_step(train: TrainingSet, variant: str) -> Callable[[Batch], None]:
-    """A step of the method."""
+    """A step of the method as it is."""
     method = CoLafier(variant=variant, warmup=0, ramp=2)
     method.setup(net_factory("resnet8", train.row_shape, CLASSES), train, 10)
     engine = Engine(method, OptimizerSettings(), Processes())
@@ -47,7 +48,7 @@ def our_step(train: TrainingSet, variant: str) -> Callable[[Batch], None]:
 
 
 def plain_step(train: TrainingSet) -> Callable[[Batch], None]:
-    """The forward and backward passes of the authors' code, without its LID and label update."""
+    """The forward and backward passes that the authors' code takes, without its LID and labels."""
     method = CoLafier(variant="authors")
     method.setup(net_factory("resnet8", train.row_shape, CLASSES), train, 10)
     for net in (method.gen, method.dis):
@@ -80,7 +81,7 @@ def plain_step(train: TrainingSet) -> Callable[[Batch], None]:
 
 
 def main() -> None:
-    """Time all steps and print the line."""
+    """Time all ways and print the line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=DATA, help="folder of the Fashion-MNIST idx files")
     parser.add_argument("--rounds", type=int, default=8)

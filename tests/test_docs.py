@@ -23,8 +23,8 @@ from colafier.audit.label_table import COLUMNS
 from colafier.benchmark_data.noise import GENERATORS, Noise
 from colafier.benchmark_data.sources import Source
 from colafier.cli.app import app
-from colafier.core import safeguards
-from colafier.core.config import CHOICE_NAMES, VARIANTS
+from colafier.core import holdout_check
+from colafier.core.config import VARIANTS, CoLafierConfig
 from colafier.methods.contract import Labels
 from colafier.nets import net_factory
 from colafier.training.trainer import fit
@@ -291,15 +291,15 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_table_of_variants_is_that_of_the_code() -> None:
     text = (DOCS / "variants.md").read_text()
     assert re.search(r"\| keyword \| `paper` \| `authors` \| `adaptive` \|", text)
+    configs = [VARIANTS[name] for name in ("paper", "authors", "adaptive")]
+    values = {f.name: [getattr(c, f.name) for c in configs] for f in fields(CoLafierConfig)}
+    differ = {name: [*map(_written, row)] for name, row in values.items() if len({*row}) > 1}
     table = {
         words[1]: words[2:5]
         for line in text.splitlines()
-        if (words := [word.strip(" `") for word in line.split("|")])[1:2]
-        and words[1] in CHOICE_NAMES
+        if (words := [word.strip(" `") for word in line.split("|")])[1:2] and words[1] in differ
     }
-    choices = [VARIANTS[name] for name in ("paper", "authors", "adaptive")]
-    written = {name: [_written(getattr(c, name)) for c in choices] for name in CHOICE_NAMES}
-    assert table == written
+    assert table == differ
 
 
 def _written(value: object) -> str:
@@ -311,7 +311,7 @@ def test_constants_of_the_holdout_check_are_those_of_the_code() -> None:
     text = (DOCS / "how-it-works.md").read_text()
     table = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|", text, re.MULTILINE))
     assert list(table) == ["TO_MOVE", "TO_STAY", "MIN_ROWS"]
-    assert {name: str(getattr(safeguards, name)) for name in table} == table
+    assert {name: str(getattr(holdout_check, name)) for name in table} == table
 
 
 def test_every_file_of_a_run_is_explained() -> None:

@@ -92,15 +92,15 @@ def test_gce_gradient_by_hand() -> None:
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 10])
-def test_a_wrong_label_is_another_class(num_classes: int) -> None:
+def test_the_other_label_is_another_class(num_classes: int) -> None:
     torch.manual_seed(0)
     labels = torch.arange(5000) % num_classes
-    wrong = draw_other(labels, num_classes)
-    assert (wrong != labels).all()
-    assert ((wrong >= 0) & (wrong < num_classes)).all()
+    other = draw_other(labels, num_classes)
+    assert (other != labels).all()
+    assert ((other >= 0) & (other < num_classes)).all()
 
 
-def test_wrong_labels_are_uniform_over_the_other_classes() -> None:
+def test_other_labels_are_uniform_over_the_other_classes() -> None:
     torch.manual_seed(0)
     n, num_classes = 8000, 5
     counts = draw_other(torch.full((n,), 2), num_classes).bincount(minlength=num_classes)
@@ -109,7 +109,7 @@ def test_wrong_labels_are_uniform_over_the_other_classes() -> None:
     assert ((others - expected).abs() < 5 * deviation).all()
 
 
-def test_wrong_labels_are_drawn_anew() -> None:
+def test_other_labels_are_drawn_at_each_call() -> None:
     torch.manual_seed(0)
     labels = torch.zeros(100, dtype=torch.long)
     assert not torch.equal(draw_other(labels, 10), draw_other(labels, 10))

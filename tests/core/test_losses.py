@@ -16,7 +16,7 @@ def draw(*shape: int, seed: int) -> Tensor:
 LABELS = torch.arange(B) % C
 WEIGHT = draw(B, seed=0).sigmoid()
 VIEWS = [draw(B, C, seed=1), draw(B, C, seed=2)]
-WRONG_VIEWS = [draw(B, C, seed=3), draw(B, C, seed=4)]
+OTHER_VIEWS = [draw(B, C, seed=3), draw(B, C, seed=4)]
 
 
 def probability(logits: Tensor, label: int) -> float:
@@ -46,18 +46,18 @@ def test_clean_and_hard_row_by_row(loss, slow) -> None:
     for i in range(B):
         label = int(LABELS[i])
         once = sum(slow(view[i], label) for view in VIEWS)
-        with_wrong = sum(slow(view[i], label) for view in WRONG_VIEWS)
+        with_other = sum(slow(view[i], label) for view in OTHER_VIEWS)
         of_gen += float(WEIGHT[i]) * once / B
-        of_dis += float(WEIGHT[i]) * (once + 0.3 * with_wrong) / B
+        of_dis += float(WEIGHT[i]) * (once + 0.3 * with_other) / B
     assert float(loss(WEIGHT, VIEWS, LABELS)) == pytest.approx(of_gen, rel=1e-5)
-    with_both = loss(WEIGHT, VIEWS, LABELS, WRONG_VIEWS, 0.3)
+    with_both = loss(WEIGHT, VIEWS, LABELS, OTHER_VIEWS, 0.3)
     assert float(with_both) == pytest.approx(of_dis, rel=1e-5)
 
 
 @pytest.mark.parametrize("loss", [losses.clean, losses.hard])
-def test_the_wrong_label_has_the_papers_weight(loss) -> None:
-    default = loss(WEIGHT, VIEWS, LABELS, WRONG_VIEWS)
-    torch.testing.assert_close(default, loss(WEIGHT, VIEWS, LABELS, WRONG_VIEWS, 0.5))
+def test_the_other_label_has_the_papers_weight(loss) -> None:
+    default = loss(WEIGHT, VIEWS, LABELS, OTHER_VIEWS)
+    torch.testing.assert_close(default, loss(WEIGHT, VIEWS, LABELS, OTHER_VIEWS, 0.5))
 
 
 @pytest.mark.parametrize("loss", [losses.clean, losses.hard])
@@ -98,23 +98,23 @@ def test_consistency_row_by_row(on: str) -> None:
     expected = []
     for i in range(B):
         total = 0.0
-        for view, wrong_view in zip(VIEWS, WRONG_VIEWS, strict=True):
-            first, second = view[i].tolist(), wrong_view[i].tolist()
+        for view, other_view in zip(VIEWS, OTHER_VIEWS, strict=True):
+            first, second = view[i].tolist(), other_view[i].tolist()
             if on == "probabilities":
                 first = [probability(view[i], c) for c in range(C)]
-                second = [probability(wrong_view[i], c) for c in range(C)]
+                second = [probability(other_view[i], c) for c in range(C)]
             total += 1 - slow_cosine(first, second)
         expected.append(total)
-    got = losses.consistency(VIEWS, WRONG_VIEWS, on)
+    got = losses.consistency(VIEWS, OTHER_VIEWS, on)
     torch.testing.assert_close(got, torch.tensor(expected), rtol=1e-4, atol=1e-6)
 
 
 def test_consistency_is_on_logits_unless_told() -> None:
     torch.testing.assert_close(
-        losses.consistency(VIEWS, WRONG_VIEWS), losses.consistency(VIEWS, WRONG_VIEWS, "logits")
+        losses.consistency(VIEWS, OTHER_VIEWS), losses.consistency(VIEWS, OTHER_VIEWS, "logits")
     )
     with pytest.raises(ValueError, match="probabilities"):
-        losses.consistency(VIEWS, WRONG_VIEWS, "probs")
+        losses.consistency(VIEWS, OTHER_VIEWS, "probs")
 
 
 def test_only_the_logit_cosine_depends_on_a_common_offset() -> None:
@@ -155,14 +155,14 @@ def test_totals_row_by_row() -> None:
         label = int(LABELS[i])
         gen = dis = 0.0
         for k in range(2):
-            view, wrong = VIEWS[k][i], WRONG_VIEWS[k][i]
+            view, other = VIEWS[k][i], OTHER_VIEWS[k][i]
             ce, gce = slow_ce(view, label), slow_gce(view, label)
             mixed = keeps[k] * slow_ce(mixed_views[k][i], label)
             mixed += (1 - keeps[k]) * slow_ce(mixed_views[k][i], int(LABELS[partners[k][i]]))
-            turned = 1 - slow_cosine(view.tolist(), wrong.tolist())
+            turned = 1 - slow_cosine(view.tolist(), other.tolist())
             gen += clean * ce + hard * gce + noisy * mixed
-            dis += clean * (ce + 0.5 * slow_ce(wrong, label))
-            dis += hard * (gce + 0.5 * slow_gce(wrong, label))
+            dis += clean * (ce + 0.5 * slow_ce(other, label))
+            dis += hard * (gce + 0.5 * slow_gce(other, label))
             dis += noisy * (mixed + 10 * turned)
         of_gen += gen / B
         of_dis += dis / B
@@ -170,11 +170,11 @@ def test_totals_row_by_row() -> None:
     mixed_rows = torch.zeros(B)
     for view, partner, keep in zip(mixed_views, partners, keeps, strict=True):
         mixed_rows += losses.mixed(view, LABELS, LABELS[partner], keep)
-    turned_rows = losses.consistency(VIEWS, WRONG_VIEWS)
+    turned_rows = losses.consistency(VIEWS, OTHER_VIEWS)
     total_gen = losses.clean(clean, VIEWS, LABELS) + losses.hard(hard, VIEWS, LABELS)
     total_gen += losses.noisy(noisy, mixed_rows)
-    total_dis = losses.clean(clean, VIEWS, LABELS, WRONG_VIEWS)
-    total_dis += losses.hard(hard, VIEWS, LABELS, WRONG_VIEWS)
+    total_dis = losses.clean(clean, VIEWS, LABELS, OTHER_VIEWS)
+    total_dis += losses.hard(hard, VIEWS, LABELS, OTHER_VIEWS)
     total_dis += losses.noisy(noisy, mixed_rows, turned_rows)
     assert float(total_gen) == pytest.approx(of_gen, rel=1e-5)
     assert float(total_dis) == pytest.approx(of_dis, rel=1e-5)
@@ -185,9 +185,9 @@ def test_losses_are_finite_for_extreme_logits() -> None:
     labels, weight = torch.tensor([1, 1, 0]), torch.ones(3)
     total = losses.clean(weight, views, labels) + losses.hard(weight, views, labels)
     for on in losses.CONSISTENCY_ON:
-        wrong = [view.detach().flip(1) for view in views]
+        other = [view.detach().flip(1) for view in views]
         mixed = losses.mixed(views[0], labels, labels.flip(0), 0.5)
-        total = total + losses.noisy(weight, mixed, losses.consistency(views, wrong, on))
+        total = total + losses.noisy(weight, mixed, losses.consistency(views, other, on))
     total.backward()
     assert total.isfinite()
     assert views[0].grad is not None

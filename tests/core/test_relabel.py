@@ -141,7 +141,7 @@ def test_reliabilities_are_finite_for_ties_and_full_difference() -> None:
     assert torch.equal(got.prediction_reliability, torch.ones(3))
 
 
-MOVES = {"prediction": 2, "label_reliability": 0.3, "guess_reliability": 0.6}
+MOVES = {"prediction": 2, "label_reliability": 0.3, "prediction_reliability": 0.6}
 
 
 def view(**change: float) -> Candidate:
@@ -149,7 +149,7 @@ def view(**change: float) -> Candidate:
     return Candidate(
         torch.tensor([int(values["prediction"])]),
         torch.tensor([values["label_reliability"]]),
-        torch.tensor([values["guess_reliability"]]),
+        torch.tensor([values["prediction_reliability"]]),
     )
 
 
@@ -166,10 +166,10 @@ def test_a_label_moves_if_all_conditions_hold() -> None:
     [
         {"label_reliability": 0.7},
         {"label_reliability": 0.6},  # equal is not more
-        {"guess_reliability": 0.05, "label_reliability": 0.0},
-        {"guess_reliability": 0.1, "label_reliability": 0.0},  # equal to the threshold
+        {"prediction_reliability": 0.05, "label_reliability": 0.0},
+        {"prediction_reliability": 0.1, "label_reliability": 0.0},  # equal to the threshold
         {"prediction": 1},
-        {"guess_reliability": math.nan},
+        {"prediction_reliability": math.nan},
         {"label_reliability": math.nan},
     ],
     ids=str,
@@ -232,7 +232,7 @@ def moved_share(high: float, agreement: float = 0.55) -> float:
                 dis.judge(features, labels)[0],
                 dis.judge(features, prediction)[0],
             )
-        # The subnets agree on the prediction and not at all on the label: only LID can hold it back.
+        # The subnets agree on the prediction, not at all on the label: only LID can hold it back.
         apart = torch.full((n,), 2.0), torch.zeros(n)
         views.append(candidate(union_scores(z_label, z_prediction), apart, prediction, 0.001, high))
     moved = decide(views, labels) != labels
@@ -242,7 +242,7 @@ def moved_share(high: float, agreement: float = 0.55) -> float:
 
 @pytest.mark.parametrize("high", [0.05, 0.2, 0.4, 0.5])
 def test_no_label_moves_while_the_quantile_is_below_the_agreement(high: float) -> None:
-    """Facts 3.1: with hard predictions the upper quantile is a gate, not a soft knob."""
+    """Facts 3.1: with hard predictions the upper quantile decides whether any label moves."""
     assert moved_share(high) == 0
 
 

@@ -1,145 +1,151 @@
-"""The gate lets labels move only where held-out observed labels bear the predictions out."""
+"""Our safeguards: class-prior floor, patience and average; their null versions do nothing."""
 
-from math import inf
+from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from colafier.core import safeguards
-from colafier.core.safeguards import TO_MOVE, Evidence, settle, weigh
-from colafier.methods.contract import Labels
-from colafier.training.training_set import TrainingSet as TrainRows
+from colafier.core.config import ADAPTIVE, AUTHORS, PAPER
+from colafier.core.safeguards import (
+    ClassPriorFloor,
+    NoPatience,
+    RelabelPatience,
+    Safeguards,
+    StepAverage,
+    no_streak,
+)
+from colafier.core.subnets import LidGen
+from colafier.nets import net_factory
 
-NUM_CLASSES = 10
-HELD, TRAINED = 500, 4000
-
-TrainingSet = tuple[Tensor, Tensor, Tensor]
-
-
-def out_of_fold(
-    right_labels: float, level: float, slope: float = 1.0, seed: int = 0
-) -> TrainingSet:
-    """Predictions right with b(c) = sigmoid(level + slope logit c), observed labels, and the truth."""
-    g = torch.Generator().manual_seed(seed)
-    m = HELD + TRAINED
-    truth = torch.randint(NUM_CLASSES, (m,), generator=g)
-
-    def corrupt(right: Tensor) -> Tensor:
-        step = torch.randint(1, NUM_CLASSES, (m,), generator=g)
-        return torch.where(torch.rand(m, generator=g) < right, truth, (truth + step) % NUM_CLASSES)
-
-    confidence = 0.2 + 0.79 * torch.rand(m, generator=g)
-    prediction = corrupt((level + slope * confidence.logit()).sigmoid())
-    observed = corrupt(torch.full((m,), right_labels))
-    others = (1 - confidence) / (NUM_CLASSES - 1)
-    probabilities = others[:, None].repeat(1, NUM_CLASSES)
-    probabilities[torch.arange(m), prediction] = confidence
-    return probabilities, observed, truth
+OBSERVED = torch.arange(3).repeat(100)
+X = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
 
 
-def evidence_of(rows: TrainingSet, held: int = HELD) -> Evidence:
-    probabilities, observed, _ = rows
-    return weigh(probabilities, observed, torch.arange(len(observed)) < held)
+def lid_gen() -> LidGen:
+    torch.manual_seed(0)
+    return LidGen(net_factory("mlp", (4,), 3)()).eval()
 
 
-def gain(rows: TrainingSet, evidence: Evidence) -> float:
-    """How much label accuracy changes where the gate lets predictions replace observed labels."""
-    probabilities, observed, truth = rows
-    labels = settle(evidence, probabilities, observed, observed)
-    return float((labels == truth).float().mean() - (observed == truth).float().mean())
+def seldom_the_second() -> Tensor:
+    """Logits (300, 3) with the second class hardly ever predicted."""
+    noise = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
+    return noise - torch.tensor([0.0, 2.0, 0.0])
 
 
-@pytest.mark.parametrize("right_labels", [0.4, 0.6, 0.8])
-def test_good_predictions_open_the_gate(right_labels: float) -> None:
-    rows = out_of_fold(right_labels, level=1.5)
-    evidence = evidence_of(rows)
-    assert evidence.observed_right == pytest.approx(right_labels, abs=0.06)
-    assert gain(rows, evidence) > 0.5 * (0.9 - right_labels)
+def test_no_class_vanishes_from_the_predictions() -> None:
+    floor, logits = ClassPriorFloor(OBSERVED, 3, 0.7), seldom_the_second()
+    assert int((logits.argmax(1) == 1).sum()) < 50
+    floor.fit(logits)
+    assert int(((logits + floor.bias).argmax(1) == 1).sum()) == pytest.approx(70, abs=3)
+    assert floor.bias[[0, 2]].max() == 0
 
 
-def test_a_classifier_that_predictions_at_random_moves_nothing() -> None:
-    rows = out_of_fold(right_labels=0.9, level=-2.2, slope=0.0)
-    assert gain(rows, evidence_of(rows)) == 0
+def test_the_bias_depends_on_the_last_logits_only() -> None:
+    floor, again = ClassPriorFloor(OBSERVED, 3, 0.7), ClassPriorFloor(OBSERVED, 3, 0.7)
+    floor.fit(seldom_the_second().flip(1).roll(1, 1))
+    for some in (floor, again):
+        some.fit(seldom_the_second())
+    assert torch.equal(floor.bias, again.bias)
 
 
-def test_only_the_confident_part_of_a_weak_classifier_moves_labels() -> None:
-    rows = out_of_fold(right_labels=0.5, level=-1.0)
-    evidence = evidence_of(rows)
-    assert 0.6 < evidence.min_confidence(TO_MOVE) < 1
-    assert gain(rows, evidence) > 0
+def test_a_class_that_is_frequent_enough_is_not_lifted() -> None:
+    floor = ClassPriorFloor(OBSERVED, 3, 0.7)
+    floor.fit(4 * nn.functional.one_hot(OBSERVED, 3).float())
+    assert floor.bias.max() == 0
 
 
-@pytest.mark.parametrize("level", [-3.0, -2.0, -1.0, 0.0, 2.0])
-@pytest.mark.parametrize("right_labels", [0.3, 0.6, 0.9, 1.0])
-def test_labels_never_get_worse(right_labels: float, level: float) -> None:
-    """Whether the classifier is worse than the labels or better, in every draw of the rows."""
-    for seed in range(5):
-        rows = out_of_fold(right_labels, level, seed=seed)
-        assert gain(rows, evidence_of(rows)) > -0.005
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_the_bias_is_folded_into_the_last_layer_of_a_copy(has_bias: bool) -> None:
+    gen, floor = lid_gen(), ClassPriorFloor(OBSERVED, 3, 0.7)
+    if not has_bias:
+        gen.head.bias = None
+    floor.bias[1] = 2.5
+    before = gen(X)
+    deployed = floor.deploy(gen)
+    torch.testing.assert_close(deployed(X), before + floor.bias)
+    assert torch.equal(gen(X), before)
+    assert {type(part) for part in deployed.modules()} == {type(part) for part in gen.modules()}
+    parameters, own = dict(deployed.named_parameters()), dict(gen.named_parameters())
+    assert parameters.keys() == own.keys() | {"head.bias"}
+    assert all(p.requires_grad for p in parameters.values())
+    assert not {p.data_ptr() for p in parameters.values()} & {p.data_ptr() for p in own.values()}
 
 
-def test_rows_learned_by_heart_do_not_hide_what_the_held_out_rows_say() -> None:
-    """The classifier meets the observed labels of trained rows, right or wrong."""
-    probabilities, observed, truth = out_of_fold(right_labels=0.7, level=0.5)
-    by_heart = torch.nn.functional.one_hot(observed, NUM_CLASSES) * 0.9 + 0.01
-    held = torch.arange(len(observed)) < HELD
-    probabilities = torch.where(held[:, None], probabilities, by_heart)
-    evidence = evidence_of((probabilities, observed, truth))
-    assert evidence.observed_right == pytest.approx(0.7, abs=0.1)
-    assert torch.equal(settle(evidence, probabilities, observed, observed)[~held], observed[~held])
+def test_folding_draws_no_random_numbers() -> None:
+    gen, floor = lid_gen(), ClassPriorFloor(OBSERVED, 3, 0.7)
+    state = torch.get_rng_state()
+    floor.deploy(gen)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_too_few_rows_are_no_evidence() -> None:
-    rows = out_of_fold(0.6, level=3.0)
-    assert evidence_of(rows, safeguards.MIN_ROWS - 1).min_confidence(TO_MOVE) == inf
-    assert evidence_of(rows, 4 * safeguards.MIN_ROWS).min_confidence(TO_MOVE) < 1
+@pytest.mark.parametrize("epochs", [2, 3])
+def test_a_label_moves_after_the_same_proposal_in_several_epochs_in_a_row(epochs: int) -> None:
+    """Against a loop over rows and epochs that looks back at the proposals themselves."""
+    generator = torch.Generator().manual_seed(0)
+    patience = RelabelPatience(epochs)
+    labels = torch.zeros(200, dtype=torch.long)
+    streak = no_streak(labels)
+    # since its last move, a row has these proposals behind it
+    behind: list[list[int]] = [[] for _ in labels]
+    for _ in range(8):
+        proposed = torch.randint(3, (200,), generator=generator)
+        new, streak = patience.settle(labels, proposed, streak)
+        for i, wish in enumerate(proposed.tolist()):
+            behind[i].append(wish)
+            last = behind[i][-epochs:]
+            moves = wish != int(labels[i]) and last == [wish] * epochs
+            assert int(new[i]) == (wish if moves else int(labels[i]))
+            behind[i] = [] if moves else behind[i]
+        labels = new
+    assert (labels != 0).any()
 
 
-@pytest.mark.parametrize("meets", [0, 1])
-def test_one_confidence_for_all_is_finite(meets: int) -> None:
-    probabilities = torch.full((200, 2), 0.5)
-    observed = torch.full((200,), 1 - meets)
-    evidence = weigh(probabilities, observed, torch.arange(200) < 100)
-    assert evidence.agreement == meets
-    assert torch.equal(settle(evidence, probabilities, observed, observed), observed)
+def test_without_patience_a_label_moves_at_once() -> None:
+    labels, proposed = torch.tensor([0, 1]), torch.tensor([2, 1])
+    for patience in (NoPatience(), RelabelPatience(1)):
+        assert patience.settle(labels, proposed, no_streak(labels))[0].tolist() == [2, 1]
 
 
-def test_moved_labels_stay_down_to_a_lower_confidence_than_others_need_to_move() -> None:
-    evidence = Evidence(rows=500, agreement=0.5, observed_right=0.6, level=0.0, slope=1.0)
-    to_stay, to_move = evidence.min_confidence(1.0), evidence.min_confidence(TO_MOVE)
-    assert to_stay == pytest.approx(0.6)  # b(c) = c, as good as a label that is right with 0.6
-    between = (to_stay + to_move) / 2
-    probabilities = torch.tensor([[between, 1 - between], [0.55, 0.45], [0.99, 0.01]])
-    observed, labels = torch.tensor([1, 1, 1]), torch.tensor([0, 0, 1])
-    assert settle(evidence, probabilities, observed, labels).tolist() == [0, 1, 0]
-    assert settle(evidence, probabilities, observed, observed).tolist() == [1, 1, 0]
+def test_the_average_covers_so_many_epochs() -> None:
+    """With 10 steps an epoch and a length of 2 epochs, an old step weighs 1 / 20 less each step."""
+    gen = lid_gen()
+    average = StepAverage(gen, epochs=2.0)
+    for step in range(100):
+        average.follow(gen, step / 10)
+    with torch.no_grad():
+        gen.head.bias += 1.0
+    before = average.deploy(gen).head.bias.clone()
+    average.follow(gen, 10.0)
+    torch.testing.assert_close(average.deploy(gen).head.bias, before + 0.05, rtol=0, atol=1e-4)
 
 
-def test_no_evidence_keeps_every_observed_label() -> None:
-    probabilities, observed, _ = out_of_fold(0.6, level=3.0)
-    moved = (observed + 1) % NUM_CLASSES
-    assert torch.equal(settle(Evidence(10), probabilities, observed, moved), observed)
+@pytest.mark.parametrize("config", [PAPER, AUTHORS])
+def test_the_published_variants_have_no_safeguards(config) -> None:  # type: ignore[no-untyped-def]
+    gen = lid_gen()
+    guards = Safeguards(config, gen, OBSERVED, 3)
+    labels, proposed, allowed = (torch.tensor(row) for row in ([0, 1], [1, 2], [0, 0]))
+    assert not guards.surveys
+    assert guards.deploy(gen) is gen
+    assert guards.relabel(labels, proposed, allowed, no_streak(labels))[0].tolist() == [1, 2]
+    assert not guards.floor.bias.any()
+    guards.average.follow(gen, 0.5)
+    assert not list(guards.parameters())
 
 
-def test_deciding_the_worst_rows_does_not_make_the_others_look_better() -> None:
-    probabilities, observed, truth = out_of_fold(0.6, level=1.0)
-    x = torch.zeros(len(observed), 2)
-    before = safeguards.gather_evidence(
-        TrainRows(x, Labels(observed), NUM_CLASSES, view_names=()), probabilities
-    )
-    of_observed = probabilities.gather(1, observed[:, None])[:, 0]
-    worst = of_observed.argsort()[:900]
-    decided, trusted = observed.clone(), torch.zeros(len(observed), dtype=torch.bool)
-    decided[worst], trusted[worst] = truth[worst], True
-    rows = TrainRows(
-        x, Labels(decided, original=observed, trusted=trusted), NUM_CLASSES, view_names=()
-    )
-    assert safeguards.gather_evidence(rows, probabilities) == before
-    assert trusted[safeguards.held_out(rows)].any()
-    assert not torch.isin(safeguards.trained_on(rows), safeguards.held_out(rows)).any()
-    alone = TrainRows(x, Labels(decided, trusted=trusted), NUM_CLASSES, view_names=())
-    assert (
-        safeguards.gather_evidence(alone, probabilities).observed_right
-        > before.observed_right + 0.1
-    )
+def test_each_safeguard_can_be_chosen_alone() -> None:
+    gen = lid_gen()
+    labels, proposed, allowed = (torch.tensor(row) for row in ([0, 1], [1, 2], [0, 2]))
+    floor = Safeguards(replace(PAPER, class_prior_floor=0.5), gen, OBSERVED, 3)
+    assert floor.surveys
+    assert floor.deploy(gen) is not gen
+    patient = Safeguards(replace(PAPER, patience=2), gen, OBSERVED, 3)
+    assert torch.equal(patient.relabel(labels, proposed, allowed, no_streak(labels))[0], labels)
+    checked = Safeguards(replace(PAPER, holdout=True), gen, OBSERVED, 3)
+    assert checked.surveys
+    assert checked.relabel(labels, proposed, allowed, no_streak(labels))[0].tolist() == [0, 2]
+    averaged = Safeguards(replace(PAPER, average=1.0), gen, OBSERVED, 3)
+    assert not averaged.surveys
+    assert averaged.deploy(gen) is not gen
+    everything = Safeguards(ADAPTIVE, gen, OBSERVED, 3)
+    assert isinstance(everything.deploy(gen), LidGen)

@@ -75,7 +75,7 @@ def test_class_numbers_and_one_hot_labels_give_the_same_gradient() -> None:
 
 
 def test_a_prediction_that_is_the_label_gives_the_identical_representation() -> None:
-    """Facts 3.1: exact equality is what makes twins, and twins make the gate of the update."""
+    """Facts 3.1: label and prediction must be exactly one point, which holds the update back."""
     dis = lid_dis()
     features = dis.encode(rows(20))
     labels = torch.arange(20) % CLASSES

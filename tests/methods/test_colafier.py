@@ -1,13 +1,11 @@
-"""What is special to CoLafier: totals, weights, warm-up, variants, ablations, the label update."""
+"""What CoLafier keeps from step to step: labels, streaks, history, and what is deployed."""
 
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
-from colafier.core.config import VARIANTS
-from colafier.core.relabel import ClassPriorFloor
+from colafier.core.subnets import LidGen
 from colafier.methods.colafier import CoLafier
 from colafier.methods.contract import Batch, Labels
 from colafier.methods.row_table import RowTable
@@ -44,131 +42,30 @@ def at(batch: Batch, epoch: int) -> Batch:
     return Batch(batch.index, batch.y, batch.views, epoch, float(epoch))
 
 
-def slow_lid(z: Tensor, i: int, k: int) -> float:
-    """The paper's estimator for one row, in a loop."""
-    distances = sorted(float((z[i] - z[j]).norm()) for j in range(len(z)) if j != i)[:k]
-    logs = [torch.tensor(d / distances[-1]).log().item() for d in distances]
-    return -1 / (sum(logs) / k)
-
-
-def test_totals_after_warm_up_row_by_row() -> None:
-    """Eq. 3.28-3.29 without the noisy loss, which draws at random, from the paper's formulas."""
-    method, _, batch = ready(variant="paper", neighbors=5, noisy_loss=False)
-    torch.manual_seed(7)
-    terms = method.loss(at(batch, 3))
-    torch.manual_seed(7)
-    step = torch.randint(1, CLASSES, batch.y.shape)
-    wrong = (batch.y + step) % CLASSES
-    level = 0.05 + 0.95 * (3 - 2) / 2
-    clean_gen = clean_dis = hard_gen = hard_dis = 0.0
-    w: list[list[float]] = []
-    judged = []
-    for view in batch.views:
-        features = method.dis.encode(view)
-        z, dis = method.dis.judge(features, batch.y)
-        _, dis_other = method.dis.judge(features, wrong)
-        both = (method.gen(view), dis, dis_other)
-        judged.append([logits.detach().softmax(1) for logits in both])
-        scores = torch.tensor([slow_lid(z.detach(), i, 5) for i in range(len(z))])
-        low, high = scores.quantile(0.001), scores.quantile(level)
-        w.append([min(max(float((high - s) / (high - low)), 0), 1) for s in scores])
-    for i, y in enumerate(batch.y.tolist()):
-        w_clean, w_hard = min(w[0][i], w[1][i]), abs(w[0][i] - w[1][i])
-        for gen, dis, dis_other in judged:
-            ce = [-float(p[i, y].log()) for p in (gen, dis, dis_other)]
-            gce = [(1 - float(p[i, y]) ** 0.7) / 0.7 for p in (gen, dis, dis_other)]
-            clean_gen += w_clean * ce[0]
-            clean_dis += w_clean * (ce[1] + 0.5 * ce[2])
-            hard_gen += w_hard * gce[0]
-            hard_dis += w_hard * (gce[1] + 0.5 * gce[2])
-    slow = {
-        "clean_gen": clean_gen,
-        "clean_dis": clean_dis,
-        "hard_gen": hard_gen,
-        "hard_dis": hard_dis,
-    }
-    for name, value in slow.items():
-        assert float(terms[name].detach()) == pytest.approx(value / len(batch), rel=1e-4), name
-
-
-def test_warm_up_is_cross_entropy_and_runs_each_backbone_once() -> None:
-    method, _, batch = ready("images")
-    calls: dict[str, list[int]] = {"gen": [], "dis": []}
-    for name, net in (("gen", method.gen), ("dis", method.dis)):
-        net.backbone.register_forward_hook(lambda *args, n=name: calls[n].append(len(args[2])))
+def test_a_step_of_warm_up_stages_no_label() -> None:
+    method, _, batch = ready()
     terms = method.loss(batch)
     assert set(terms) == {"clean_gen", "clean_dis"}
-    assert calls == {"gen": [2 * len(batch)], "dis": [2 * len(batch)]}
-    for table in (method.labels, method.patience.wanted):
+    for table in (method.labels, method.streak):
         assert table.take_staged() is None
 
 
-def test_after_warm_up_each_view_is_encoded_once_however_many_labels_judge_it() -> None:
-    method, _, batch = ready("images", variant="authors")
-    calls = []
-    method.dis.backbone.register_forward_hook(lambda *args: calls.append(len(args[2])))
-    method.loss(at(batch, 3))
-    assert sum(calls) == 4 * len(batch)  # two views, and each of them mixed
-
-
-@pytest.mark.parametrize(
-    ("settings", "missing"),
-    [
-        ({}, set()),
-        ({"noisy_loss": False, "hard_loss": False}, {"noisy", "hard"}),
-        ({"noisy_loss": False}, {"noisy"}),
-        ({"hard_loss": False}, {"hard"}),
-    ],
-)
-def test_ablations_leave_out_their_terms(settings: dict[str, bool], missing: set[str]) -> None:
-    method, _, batch = ready(**settings)
-    kinds = {name.partition("_")[0] for name in method.loss(at(batch, 4))}
-    assert kinds == {"clean", "hard", "noisy", "weight"} - missing
-
-
-def test_single_view_weighs_by_the_original_rows_and_has_no_hard_weight() -> None:
-    method, _, batch = ready(single_view=True)
-    assert method.views[-1] == "plain"
-    terms = method.loss(at(batch, 4))
-    assert float(terms["hard_gen"].detach()) == 0
-    assert float(terms["weight_clean"] + terms["weight_noisy"]) == pytest.approx(1)
-
-
-@pytest.mark.parametrize(
-    ("name", "paper", "authors"),
-    [
-        ("joined_views", False, True),  # facts row 7
-        ("soft_prediction", True, False),  # 10
-        ("weight_quantile", 0.05, 0.5),  # 16
-        ("update_quantile", 0.5, 0.05),  # 17
-        ("consistency_on", "probabilities", "logits"),  # 37
-        ("mix_alpha", 1.0, 5.0),  # 39
-    ],
-)
-def test_variants_differ_where_paper_and_code_do(name: str, paper: Any, authors: Any) -> None:
-    assert getattr(VARIANTS["paper"], name) == paper
-    assert getattr(VARIANTS["authors"], name) == authors
-    assert getattr(CoLafier(variant="paper", **{name: authors}).choices, name) == authors
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_variant_gives_finite_gradients(variant: str) -> None:
-    method, _, batch = ready("images", variant=variant)
-    terms = method.loss(at(batch, 4))
-    torch.stack([t for t in terms.values() if t.requires_grad]).sum().backward()
-    gradients = [p.grad for p in (*method.gen.parameters(), *method.dis.parameters())]
-    assert all(g is not None and torch.isfinite(g).all() for g in gradients)
-
-
-def test_losses_of_the_subnets_touch_no_common_parameter() -> None:
+def test_terms_and_mean_weights_are_logged_after_it() -> None:
     method, _, batch = ready()
     terms = method.loss(at(batch, 4))
-    sum(t for n, t in terms.items() if n.endswith("_gen")).backward()
-    assert all(p.grad is None for p in method.dis.parameters())
+    kinds = {name.partition("_")[0] for name in terms}
+    assert kinds == {"clean", "hard", "noisy", "weight"}
+    assert {n for n, t in terms.items() if not t.requires_grad} == {"weight_clean", "weight_noisy"}
+
+
+def test_single_view_adds_the_plain_rows() -> None:
+    method, _, batch = ready(single_view=True)
+    assert method.views == ("weak", "strong", "plain")
+    assert float(method.loss(at(batch, 4))["hard_gen"].detach()) == 0
 
 
 class Stubborn(nn.Module):
-    """Says the same class with certainty for every row."""
+    """Predicts the same class with certainty for every row."""
 
     def __init__(self, answer: int) -> None:
         super().__init__()
@@ -200,7 +97,7 @@ def test_a_move_must_be_wanted_in_as_many_epochs_as_patience_says() -> None:
     assert set(after_two[after_two != batch.y].tolist()) == {1}
 
 
-def test_a_label_moves_only_to_the_class_that_the_gate_allows() -> None:
+def test_a_label_moves_only_to_the_class_that_the_holdout_check_allows() -> None:
     method, _, batch = ready(patience=1, class_prior_floor=0.0, threshold=-1.0)
     method.gen = Stubborn(1)  # type: ignore[assignment]
     assert torch.equal(wanted(method, batch, 7), batch.y)
@@ -215,12 +112,6 @@ def test_trusted_rows_keep_their_label_whatever_is_predicted() -> None:
     assert torch.equal(wanted(method, batch, 7), batch.y)
 
 
-def test_a_batch_too_small_for_lid_trains_as_in_warm_up() -> None:
-    method, _, batch = ready(variant="authors")
-    few = Batch(batch.index[:5], batch.y[:5], tuple(v[:5] for v in batch.views), 6, 6.0)
-    assert set(method.loss(few)) == {"clean_gen", "clean_dis"}
-
-
 def test_held_out_rows_are_never_trained_on_and_come_out() -> None:
     method, train, _ = ready()
     (part,) = method.passes(0, train)
@@ -232,7 +123,7 @@ def test_held_out_rows_are_never_trained_on_and_come_out() -> None:
     assert torch.equal(purified.labels, train.observed)  # too few rows to be evidence
 
 
-def test_a_reopened_run_believes_the_observed_labels_again() -> None:
+def test_a_resumed_run_believes_the_observed_labels_again() -> None:
     method, train, _ = ready()
     weight = next(method.parameters()).clone()
     method.labels.values.copy_((train.observed + 1) % train.num_classes)
@@ -243,48 +134,46 @@ def test_a_reopened_run_believes_the_observed_labels_again() -> None:
     assert torch.equal(next(method.parameters()), weight)
 
 
-def test_no_class_vanishes_from_the_predictions() -> None:
-    observed = torch.arange(3).repeat(100)
-    logits = torch.randn(300, 3) - torch.tensor([0.0, 2.0, 0.0])  # the second class is hardly seen
-    floor = ClassPriorFloor(observed, 3, 0.7)
-    assert int((floor(logits).argmax(1) == 1).sum()) < 50
-    floor.fit(logits)
-    assert int((floor(logits).argmax(1) == 1).sum()) == pytest.approx(70, abs=3)
-    assert floor.bias[[0, 2]].max() == 0
-
-
-def test_a_class_that_is_frequent_enough_is_not_lifted() -> None:
-    observed = torch.arange(3).repeat(100)
-    floor = ClassPriorFloor(observed, 3, 0.7)
-    floor.fit(4 * nn.functional.one_hot(observed, 3).float())
-    assert floor.bias.max() == 0
-
-
-def test_the_deployed_classifier_has_the_lift() -> None:
+def test_the_deployed_classifier_has_the_lift_and_is_a_plain_net() -> None:
     method, train, _ = ready(class_prior_floor=0.7)
-    method.class_prior_floor.bias[1] = 50.0
-    assert (train.predict(method.deployed()).argmax(1) == 1).all()
+    plain = train.predict(method.guards.average.deploy(method.gen))
+    method.guards.floor.bias[1] = 50.0
+    deployed = method.deployed()
+    assert isinstance(deployed, LidGen)
+    assert not [part for part in deployed.modules() if isinstance(part, RowTable)]
+    assert deployed.state_dict().keys() == method.gen.state_dict().keys()
+    assert (train.predict(deployed).argmax(1) == 1).all()
+    assert not (plain.argmax(1) == 1).all()
 
 
-def test_an_unknown_variant_is_refused() -> None:
-    with pytest.raises(ValueError, match="adaptive"):
-        CoLafier(variant="mine")  # type: ignore[arg-type]
+def test_the_survey_sees_the_logits_without_the_lift() -> None:
+    """So the lift of one epoch does not depend on that of the epoch before."""
+    lifts = []
+    for before in (0.0, 50.0):
+        method, train, _ = ready(class_prior_floor=0.9)
+        with torch.no_grad():
+            method.guards.average.deploy(method.gen).head.bias[1] -= 20.0
+            method.guards.floor.bias[1] = before
+        list(method.passes(5, train))
+        lifts.append(method.guards.floor.bias.clone())
+    assert torch.equal(*lifts)
+    assert lifts[0][1] > 0
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("warmup", -1),
-        ("ramp", 0),
-        ("low_quantile", 3.0),
-        ("neighbors", 1),
-        ("neighbors", -1),
-        ("patience", 0),
-        ("mix_share", 1.5),
-        ("mix_alpha", 0.0),
-        ("update_quantile", -0.1),
-    ],
-)
-def test_values_without_meaning_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=name):
-        CoLafier(**{name: value})
+def test_what_is_deployed_can_be_trained_on_without_the_method() -> None:
+    method, train, _ = ready()
+    before = train.predict(method.deployed())
+    deployed = method.deployed()
+    with torch.no_grad():
+        for parameter in deployed.parameters():
+            parameter.zero_()
+    assert torch.equal(train.predict(method.deployed()), before)
+
+
+def test_the_resolved_config_has_warm_up_and_ramp_in_epochs() -> None:
+    method = CoLafier(variant="paper", patience=3)
+    train = rows("vectors", method.views)
+    method.setup(net_factory("mlp", train.row_shape, CLASSES), train, 40)
+    resolved = method.resolved()
+    assert (resolved["warmup"], resolved["ramp"], resolved["patience"]) == (3, 6, 3)
+    assert resolved["neighbors"] == 20

@@ -168,7 +168,7 @@ def test_own_net_is_refused(tmp_path: Path) -> None:
 def test_a_model_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
     model = trained("ce", "vector")
     with pytest.raises(ModelFolderError, match="does not fit"):
-        save(replace(model, method="colafier"), tmp_path / "model")
+        save(replace(model, net="linear"), tmp_path / "model")
 
     class Sharper(nn.Module):
         """Has the same tensors and does something else."""
@@ -271,7 +271,7 @@ def test_a_damaged_config_is_named(folder: Path, content: str) -> None:
         ({"method": "base"}, "no method 'base'"),
         ({"method": "../cli"}, "no method"),
         ({"method": ["ce"]}, "method must be text"),
-        ({"method": "colafier"}, "does not fit"),
+        ({"method": "lid_dis"}, "does not fit"),
         ({"hyper": {"patience": 1}}, "no hyper-parameter of ce 'patience'"),
         ({"hyper": []}, "hyper must be"),
         ({"net": "os.system"}, "the net 'os.system' is none of"),

@@ -60,7 +60,7 @@ def early_learning(logits: Tensor, targets: Tensor) -> Tensor:
 
     Args:
         logits: Of the net (b, c).
-        targets: Running mean of what the net said of these rows, t (b, c); gets no gradient.
+        targets: Running mean of the net's predictions for these rows, t (b, c); gets no gradient.
     """
     agreement = (targets.detach() * clamped(logits)).sum(1)  # (b,)
     return (1 - agreement).log()

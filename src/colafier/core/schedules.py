@@ -10,7 +10,7 @@ def scaled(authors_value: int, epochs: int, authors_epochs: int, own: int | None
         authors_value: Of the setting, in the authors' run.
         epochs: Of this run.
         authors_epochs: Of the authors' run.
-        own: What a user chose in place of it; None: nothing.
+        own: The value that a user chose instead; None: none.
     """
     if own is not None:
         return own
@@ -22,12 +22,12 @@ def scaled(authors_value: int, epochs: int, authors_epochs: int, own: int | None
 def plain_epochs(authors_value: int, epochs: int, own: int | None = None) -> int:
     """A warm-up that does not shrink with the run: the authors', but no more than half of it.
 
-    For methods that lose what the net does not know yet when it ends, such as a class, for good.
+    For methods that lose for good what the net has not learned when it ends, such as a class.
 
     Args:
         authors_value: Epochs of the warm-up in the authors' run.
         epochs: Of this run.
-        own: What a user chose in place of it; None: nothing.
+        own: The value that a user chose instead; None: none.
     """
     return min(authors_value, max(1, epochs // 2)) if own is None else own
 
