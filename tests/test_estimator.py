@@ -222,7 +222,7 @@ def test_trusted_rows_are_never_changed(clouds: Noisy) -> None:
 @pytest.mark.usefixtures("few_steps")
 def test_equal_rows_with_different_labels(clouds: Noisy) -> None:
     x = clouds.x.copy()
-    x[1], x[3] = x[0], x[2]  # row 0 is labeled otherwise than row 1, rows 2 and 3 are alike
+    x[1], x[3] = x[0], x[2]  # rows 0 and 1 have different labels, rows 2 and 3 the same
     model = ColafierClassifier(**QUICK).fit(x, clouds.observed)
     assert (model.issues_["reason"] == "duplicate").to_numpy().nonzero()[0].tolist() == [0, 1]
 
@@ -322,7 +322,7 @@ def test_dark_images_raise_a_warning(photos: Array) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"y": np.repeat("cat", 80)}, "one class"),
         ({"y": np.repeat(None, 80)}, "no class"),
@@ -339,13 +339,13 @@ def test_dark_images_raise_a_warning(photos: Array) -> None:
         ({"y": np.array([0, 1] * 39 + [0, None]), "trusted": np.ones(80, dtype=bool)}, "row 79"),
     ],
 )
-def test_bad_input_is_refused(change: dict[str, Any], said: str, clouds: Noisy) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_bad_input_is_refused(change: dict[str, Any], message: str, clouds: Noisy) -> None:
+    with pytest.raises(ValueError, match=message):
         NoisyLabelClassifier(**TINY).fit(**{"X": clouds.x, "y": clouds.observed, **change})
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ({"method": "magic"}, "no method"),
         ({"hyper": {"nonsense": 1}}, "nonsense"),
@@ -355,9 +355,9 @@ def test_bad_input_is_refused(change: dict[str, Any], said: str, clouds: Noisy) 
     ],
 )
 @pytest.mark.usefixtures("few_steps")
-def test_bad_settings_are_refused(setting: dict[str, Any], said: str, clouds: Noisy) -> None:
+def test_bad_settings_are_refused(setting: dict[str, Any], message: str, clouds: Noisy) -> None:
     model = NoisyLabelClassifier(**{**TINY, **setting})
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         model.fit(clouds.x, clouds.observed)
     with pytest.raises(NotFittedError):
         model.predict(clouds.x)

@@ -61,7 +61,7 @@ def test_the_example_shows_up_in_the_command_line_and_trains(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("absent.py", None, "no file"),
         ("ce.py", "", "rename"),
@@ -74,13 +74,13 @@ def test_the_example_shows_up_in_the_command_line_and_trains(tmp_path: Path) -> 
     ],
 )
 def test_a_file_that_is_no_method(
-    name: str, text: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, text: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(methods.OWN_FILES, name)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         methods.find(name.removesuffix(".py"))
 
 
