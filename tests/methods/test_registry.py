@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+from rich.console import Console
+from typer.testing import CliRunner
 
 from colafier import methods
 from colafier._validation import Range, range_words, type_words
+from colafier.cli.app import app
 from colafier.methods.ce import CrossEntropy
 from colafier.methods.contract import Method
 
@@ -182,3 +185,16 @@ def test_every_number_declares_a_range_that_holds_its_default(name: str) -> None
             assert range_words(kind), key
         if default is not methods.REQUIRED:
             assert methods.check(name, {key: default}) == {key: default}
+
+
+def test_the_command_line_lists_default_type_and_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colafier.cli.app.console", Console(width=200))
+    text = CliRunner().invoke(app, ["methods", "gce"]).output
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines()]
+    assert [row for row in cells if row] == [
+        ["power", "0.7", "number", "1e-06 to 1"],
+        ["truncated", "false", "true or false", ""],
+        ["threshold", "0.5", "number", "0 to 1"],
+        ["first_pruning", "none", "whole number or none", "at least 0"],
+        ["interval", "none", "whole number or none", "at least 1"],
+    ]
