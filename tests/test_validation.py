@@ -69,7 +69,7 @@ def test_values_take_their_declared_type() -> None:
         ("warmup", 0, r"warmup must be a whole number \(at least 1\) or none, not 0"),
         ("warmup", 1.0, r"warmup must be a whole number"),
         ("warmup", True, r"warmup must be a whole number"),
-        ("mode", "c", r"mode must be a, b or none, not 'c'"),
+        ("mode", "c", r"mode must be one of a, b or none, not 'c'"),
         ("widths", [1, 0], r"widths must be a whole number \(at least 1\), not 0"),
         ("widths", 3, r"widths must be a list, not 3"),
         ("soft", 1, r"soft must be true or false, not 1"),

@@ -119,7 +119,9 @@ def _words(kind: Any) -> str:
     for option in _options(kind):
         plain, allowed = _unwrapped(option)
         ranged = "" if allowed is FINITE else f" ({allowed})"
-        words += [word + ranged for word in _alternatives(plain)]
+        first, *others = _alternatives(plain)
+        listed = "one of " if get_origin(plain) is Literal and others else ""
+        words += [listed + first + ranged, *others]
     return _either(words)
 
 

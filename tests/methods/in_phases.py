@@ -1,4 +1,4 @@
-"""Methods that train in phases: rows, a walk through epochs, losses to compare, two processes."""
+"""For tests of methods that train in phases: rows, epochs, losses to compare, two processes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -40,8 +40,8 @@ def run_pass(method: Method, rows: TrainingSet, epochs: Sequence[int]) -> None:
                 method.update(batch, engine)
 
 
-def says(classes: Tensor, sure: float) -> Tensor:
-    """Predictions (n, c) that are so sure of these classes and of no other."""
+def confident(classes: Tensor, sure: float) -> Tensor:
+    """Predictions (n, c) with this probability of these classes, and the rest spread evenly."""
     one = torch.nn.functional.one_hot(classes, CLASSES).float()
     return sure * one + (1 - sure) / (CLASSES - 1) * (1 - one)
 
@@ -76,7 +76,7 @@ def share_of(batch: Batch, rows: slice) -> Batch:
 
 
 class FakeDistributed:
-    """One of two processes: what the other says was recorded when it was alone with its rows."""
+    """One of two processes; what the other one gathers was recorded before."""
 
     def __init__(self, others: list[Tensor], first: bool) -> None:
         self.others = others
@@ -91,13 +91,13 @@ class FakeDistributed:
 
 
 class Recorder:
-    """Alone, but remembers what was gathered."""
+    """A single process that records what it gathers."""
 
     def __init__(self) -> None:
-        self.said: list[Tensor] = []
+        self.gathered: list[Tensor] = []
 
     def all_gather(self, t: Tensor) -> Tensor:
-        self.said.append(t.detach())
+        self.gathered.append(t.detach())
         return t.detach()
 
     def local_slice(self, t: Tensor) -> Tensor:
@@ -149,13 +149,13 @@ def assert_terms(
 def joint_gradient(method: Method, batch: Batch, cut: int) -> Tensor:
     """What two processes learn that share a batch, averaged over rows as the engine does."""
     shares = [share_of(batch, slice(0, cut)), share_of(batch, slice(cut, len(batch)))]
-    said = []
+    gathered = []
     for share in shares:
         method.distributed = Recorder()
         method.loss(share)
-        said.append(method.distributed.said)
+        gathered.append(method.distributed.gathered)
     total = torch.zeros(())
     for i, share in enumerate(shares):
-        method.distributed = FakeDistributed(said[1 - i], first=i == 0)
+        method.distributed = FakeDistributed(gathered[1 - i], first=i == 0)
         total = total + gradient(method, share) * len(share) / len(batch)
     return total

@@ -14,7 +14,7 @@ Kind = TypeVar("Kind", bound=Method)
 
 
 def ready(method: Kind, epoch: int = 0, epochs: int = 200) -> tuple[Kind, Batch]:
-    """The method after `setup`, and all rows as a batch at the begin of an epoch."""
+    """The method after `setup`, and all rows as a batch at the start of an epoch."""
     g = torch.Generator().manual_seed(1)
     observed = torch.arange(ROWS) % CLASSES
     x = torch.randn(ROWS, 5, generator=g) + observed[:, None]

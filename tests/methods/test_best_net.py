@@ -24,6 +24,6 @@ def test_the_best_state_is_kept_and_observed_back_once() -> None:
     best.restore(net)
     assert net.weight.item() == 2
     nn.init.constant_(net.weight, 4.0)
-    best.offer(net, 0.1)  # compared anew
+    best.offer(net, 0.1)  # the comparison starts from scratch
     assert best.net.weight.item() == 4
     assert not any(p.requires_grad for p in best.parameters())

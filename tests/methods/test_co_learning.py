@@ -88,14 +88,14 @@ def test_two_processes_learn_from_pairs_what_one_does(name: str) -> None:
         return term.detach(), slopes
 
     value, expected = learned(batch)
-    said = []
+    gathered = []
     for share in shares:
         method.distributed = Recorder()
         loss(share)
-        said.append(method.distributed.said)
+        gathered.append(method.distributed.gathered)
     total = {k: torch.zeros_like(slope) for k, slope in expected.items()}
     for i, share in enumerate(shares):
-        method.distributed = Sharing(said[1 - i], first=i == 0)
+        method.distributed = Sharing(gathered[1 - i], first=i == 0)
         part, slopes = learned(share)
         torch.testing.assert_close(part, value)
         for k, slope in slopes.items():

@@ -58,7 +58,7 @@ def test_losses_in_two_groups_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "losses",
     [torch.full((9,), 1.3), torch.tensor([0.5]), torch.tensor([0.1, torch.nan, 2.0])],
-    ids=["alike", "one", "not a number"],
+    ids=["equal", "one", "not a number"],
 )
 def test_losses_without_two_groups_are_all_clean(losses: Tensor) -> None:
     assert torch.equal(small_component(losses), torch.ones(len(losses)))
@@ -90,7 +90,7 @@ def test_a_split_without_clean_or_without_doubtful_rows(share: float) -> None:
     assert all(torch.isfinite(term) for term in terms.values())
 
 
-def test_rows_that_are_alike_make_no_more_than_one_step() -> None:
+def test_equal_rows_make_no_more_than_one_step() -> None:
     observed = torch.where(torch.arange(ROWS) % 2 == 0, -1, torch.arange(ROWS) % CLASSES)
     method, train = ready(observed=observed)
     for part in split_by(method, train, [torch.zeros(ROWS)] * 2):

@@ -40,7 +40,7 @@ def visit(method: EarlyLearning, batch: Batch) -> dict[str, float]:
 
 
 def certain(method: EarlyLearning, label: int) -> None:
-    """The net says one class with all its might."""
+    """The net is as confident of one class as numbers allow."""
     with torch.no_grad():
         method.net.head.weight.zero_()
         method.net.head.bias.copy_(100.0 * torch.eye(3)[label])

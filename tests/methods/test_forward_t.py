@@ -8,9 +8,9 @@ from in_phases import (
     act,
     assert_minimizes,
     batch_at,
+    confident,
     ready,
     run_pass,
-    says,
 )
 
 from colafier.methods._transition import anchor_transition
@@ -38,9 +38,9 @@ def test_first_the_first_net_learns_then_the_second() -> None:
 
 def test_t_is_read_off_the_most_likely_epoch_of_the_first_net() -> None:
     method, rows = ready(ForwardT(warmup=3), epochs=6)
-    accurate = says(OBSERVED, 0.4)
-    likely = says(OBSERVED.clamp(min=1), 0.6)  # though it does not know the first class
-    wrong = says((OBSERVED + 1) % CLASSES, 0.9)
+    accurate = confident(OBSERVED, 0.4)
+    likely = confident(OBSERVED.clamp(min=1), 0.6)  # though it does not know the first class
+    wrong = confident((OBSERVED + 1) % CLASSES, 0.9)
     act(method, method.first, rows, [accurate, likely, wrong])
     run_pass(method, rows, [3])
     torch.testing.assert_close(method.transition, anchor_transition(likely))

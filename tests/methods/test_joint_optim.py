@@ -64,7 +64,7 @@ def test_terms_of_the_first_stage_row_by_row() -> None:
 def test_labels_are_the_observed_ones_until_they_are_the_mean_of_the_last_predictions() -> None:
     method, train, engine = ready(label_start=4, first_stage=9, window=3)
     observed = nn.functional.one_hot(train.observed, CLASSES).float()
-    said = []
+    predictions = []
     for epoch in range(9):
         assert torch.equal(method.targets.values, observed) == (epoch < 4)
         with torch.no_grad():
@@ -72,9 +72,9 @@ def test_labels_are_the_observed_ones_until_they_are_the_mean_of_the_last_predic
         batch = run_pass(method, train, engine, epoch)
         p = torch.empty(ROWS, CLASSES)
         p[batch.index] = method.net(batch.x).softmax(1).detach()
-        said.append(p)
+        predictions.append(p)
         if epoch >= 3:
-            torch.testing.assert_close(method.targets.values, torch.stack(said[-3:]).mean(0))
+            torch.testing.assert_close(method.targets.values, torch.stack(predictions[-3:]).mean(0))
     torch.testing.assert_close(method.targets.values.sum(1), torch.ones(ROWS))
 
 

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+from rich.console import Console
+from typer.testing import CliRunner
 
 from colafier import methods
 from colafier._validation import Range, range_words, type_words
+from colafier.cli.app import app
 from colafier.methods.ce import CrossEntropy
 from colafier.methods.contract import Method
 
@@ -61,7 +64,7 @@ def test_the_example_shows_up_in_the_command_line_and_trains(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("absent.py", None, "no file"),
         ("ce.py", "", "rename"),
@@ -74,13 +77,13 @@ def test_the_example_shows_up_in_the_command_line_and_trains(tmp_path: Path) -> 
     ],
 )
 def test_a_file_that_is_no_method(
-    name: str, text: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, text: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(methods.OWN_FILES, name)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         methods.find(name.removesuffix(".py"))
 
 
@@ -182,3 +185,16 @@ def test_every_number_declares_a_range_that_holds_its_default(name: str) -> None
             assert range_words(kind), key
         if default is not methods.REQUIRED:
             assert methods.check(name, {key: default}) == {key: default}
+
+
+def test_the_command_line_lists_default_type_and_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colafier.cli.app.console", Console(width=200))
+    text = CliRunner().invoke(app, ["methods", "gce"]).output
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines()]
+    assert [row for row in cells if row] == [
+        ["power", "0.7", "number", "1e-06 to 1"],
+        ["truncated", "false", "true or false", ""],
+        ["threshold", "0.5", "number", "0 to 1"],
+        ["first_pruning", "none", "whole number or none", "at least 0"],
+        ["interval", "none", "whole number or none", "at least 1"],
+    ]

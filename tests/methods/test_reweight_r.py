@@ -9,9 +9,9 @@ from in_phases import (
     act,
     assert_minimizes,
     batch_at,
+    confident,
     ready,
     run_pass,
-    says,
 )
 
 from colafier.methods._transition import anchor_transition
@@ -78,7 +78,7 @@ def test_three_phases_each_from_the_best_epoch_before() -> None:
 
 def test_t_is_read_off_the_best_epoch_of_the_warm_up() -> None:
     method, rows = ready(ReweightR(warmup=3), epochs=8)
-    right, wrong = says(OBSERVED, 0.8), says((OBSERVED + 1) % CLASSES, 0.6)
+    right, wrong = confident(OBSERVED, 0.8), confident((OBSERVED + 1) % CLASSES, 0.6)
     act(method, method.net, rows, [wrong, right, wrong])
     next(iter(method.passes(3, rows)))
     torch.testing.assert_close(method.transition, anchor_transition(right))
@@ -91,7 +91,7 @@ def test_after_the_warm_up_the_best_epoch_is_that_of_predictions_sent_through_t(
         method,
         method.net,
         rows,
-        [says((OBSERVED - 1) % CLASSES, 0.8), says(OBSERVED, 0.8)],
+        [confident((OBSERVED - 1) % CLASSES, 0.8), confident(OBSERVED, 0.8)],
         epoch=2,
     )
     next(iter(method.passes(4, rows)))

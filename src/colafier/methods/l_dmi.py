@@ -107,9 +107,7 @@ class LDMI(WithRowLosses):
         if batch.epoch < self.warmup_epochs:
             return {"ce": losses.mean()}
         log_determinant = torch.linalg.slogdet(self._joint(logits.softmax(1), batch.y)).logabsdet
-        if not torch.isfinite(
-            log_determinant
-        ):  # equal predictions for all rows: the determinant is 0
+        if not torch.isfinite(log_determinant):  # the determinant is 0: all predictions are equal
             return {"ce": losses.mean()}
         smallest = torch.full_like(log_determinant, log(SMALLEST))
         return {"dmi": -torch.logaddexp(log_determinant, smallest)}
