@@ -25,6 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from colafier import embed
+from colafier._io import to_json
 from colafier.audit import pipeline
 from colafier.audit.noise_model import soft_labels
 from colafier.audit.policy import decide
@@ -34,7 +35,6 @@ from colafier.core.functional import gce
 from colafier.ingest.content import content_key
 from colafier.nets import inference
 from colafier.nets.normalize import Normalize
-from colafier.training import records
 from colafier.workflows.settings import read_pairs
 
 STRICT = 0.95  # also shown: how often relabels are right with `--min-confidence 0.95`
@@ -187,7 +187,7 @@ def main() -> None:
         }
         line |= {tool: tools[tool]() for tool in args.tools}
         line["peak_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        sys.stdout.write(records.to_json(line) + "\n")
+        sys.stdout.write(to_json(line) + "\n")
         sys.stdout.flush()
 
 

@@ -15,11 +15,10 @@ import numpy as np
 import pandas as pd
 
 from colafier import __version__
-from colafier._io import whole
+from colafier._io import atomic_file, read_json_object
 from colafier.audit.policy import KEEP, RELABEL, WRONG
 from colafier.report import evidence, figures, headline
 from colafier.review.decisions import AT, undecided
-from colafier.training import records
 
 NAME = "report.html"
 LABELS, SUMMARY, RECORD, CONFIG = "labels.csv", "summary.json", "record.json", "config.json"
@@ -62,7 +61,7 @@ def write(out: Path, summary: dict[str, Any] | None = None) -> Path:
     """
     path = out / NAME
     text = page(read(out, summary))
-    with whole(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
     return path
 
@@ -77,16 +76,16 @@ def read(out: Path, summary: dict[str, Any] | None = None) -> Run:
         )
     lines = pd.read_csv(out / LABELS, dtype=str, keep_default_na=False)
     found = evidence.read(out)
-    config = records.read_object(out / CONFIG)
+    config = read_json_object(out / CONFIG)
     epochs = _json_lines(out / METRICS)
     if summary is None:
-        summary = records.read_object(out / SUMMARY)
+        summary = read_json_object(out / SUMMARY)
     if summary:
         return _of_purify(lines, summary, config, found, epochs)
     return _of_train(
         lines,
-        records.read_object(out / RECORD),
-        records.read_object(out / NOISE),
+        read_json_object(out / RECORD),
+        read_json_object(out / NOISE),
         config,
         found,
         epochs,

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from colafier._io import whole
+from colafier._io import atomic_file
 from colafier._validation import checked
 from colafier.audit.policy import EXCLUDE, KEEP, RELABEL
 from colafier.ingest.dataset import Dataset, counted, listed
@@ -96,7 +96,7 @@ def read(path: Path) -> Review:
 def save(review: Review, path: Path) -> None:
     """Write a decisions.json."""
     content = {"format": FORMAT, **asdict(review)}
-    with whole(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 from torch import Tensor, nn
 
-from colafier._io import whole
+from colafier._io import atomic_file, write_json
 from colafier.benchmark_data import noise, sources
 from colafier.benchmark_data.sources import Source
 from colafier.methods import build, find
@@ -146,7 +146,7 @@ def train(
     result = launch(job, devices=settings.devices)
     if folder is not None:
         lines = label_table(task, result.purified)
-        with whole(folder / LABELS) as path:
+        with atomic_file(folder / LABELS) as path:
             lines.to_csv(path, index=False, float_format="%.6g")
         _write(folder / RECORD, result.record)
         evidence.write(folder, _evidence(task, result, lines))
@@ -323,4 +323,4 @@ def _on_cpu(purified: Purified) -> Purified:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    records.rewrite(path, [content])
+    write_json(path, content)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from colafier._io import whole
+from colafier._io import atomic_file, write_json
 from colafier.audit.label_table import table, with_unusable
 from colafier.audit.pipeline import AuditResult, TrainConfig
 from colafier.audit.policy import EXCLUDE
@@ -17,7 +17,6 @@ from colafier.embed import encode
 from colafier.ingest.write_back import write_back
 from colafier.report import evidence, page
 from colafier.report.snippets import of_collection
-from colafier.training import records
 from colafier.workflows import run_dir
 from colafier.workflows.labeled_data import LabeledData
 from colafier.workflows.model_store import StoredModel, save
@@ -105,7 +104,7 @@ def write(
         form: In which the purified data set is written as well; None: not at all.
     """
     rows = data.rows
-    with whole(out / LABELS) as path:
+    with atomic_file(out / LABELS) as path:
         lines.to_csv(path, index=False, float_format="%.6g")
     model = StoredModel(
         classifier=judged.classifier,
@@ -127,11 +126,11 @@ def write(
         labels = [None if pd.isna(label) else str(label) for label in lines["label"]]
         write_back(data.dataset, labels, keep, out / DATA, form, link=True)
     recipe = {**asdict(how), "hyper": dict(how.hyper)}
-    records.rewrite(out / CONFIG, [{**config, "classes": data.classes, "recipe": recipe}])
+    write_json(out / CONFIG, {**config, "classes": data.classes, "recipe": recipe})
     known = judged.known(data.classes, rows.rows, rows.x, data.observed)
     why = evidence.gather(known, evidence.doubtful(lines), of_collection(data.dataset))
     evidence.write(out, why)
     page.write(out, summary)
     (out / encode.PIXELS).unlink(missing_ok=True)
     run_dir.remove_partial(out)
-    records.rewrite(out / SUMMARY, [summary])
+    write_json(out / SUMMARY, summary)

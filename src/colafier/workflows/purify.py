@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from colafier import embed, methods
+from colafier._io import write_json
 from colafier._validation import checked
 from colafier.audit import pipeline
 from colafier.audit.policy import KEEP, MIN_CONFIDENCE
@@ -19,7 +20,7 @@ from colafier.ingest.read import Dataset, read
 from colafier.ingest.write_back import check_form
 from colafier.nets import net_factory
 from colafier.review.decisions import Decided
-from colafier.training import checkpoint, records
+from colafier.training import checkpoint
 from colafier.workflows import outputs, run_dir
 from colafier.workflows.labeled_data import with_labels
 from colafier.workflows.run_dir import CONFIG
@@ -113,7 +114,7 @@ def purify(
     try:
         if not resume:
             run_dir.clear(out)
-        records.rewrite(out / CONFIG, [config])
+        write_json(out / CONFIG, config)
         judged = pipeline.judge(
             rows.x,
             data.observed,

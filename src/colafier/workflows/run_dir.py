@@ -7,10 +7,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from colafier._io import write_json
 from colafier.embed import encode
 from colafier.ingest.read import Dataset
 from colafier.report import evidence, page
-from colafier.training import checkpoint, records
+from colafier.training import checkpoint
 from colafier.training.trainer import METRICS
 
 LABELS, CONFIG, SUMMARY = "labels.csv", "config.json", "summary.json"
@@ -85,7 +86,7 @@ def claimed(out: Path, config: Mapping[str, Any]) -> Iterator[None]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         if not older:
-            records.rewrite(out / CONFIG, [config])
+            write_json(out / CONFIG, config)
     except PermissionError as error:
         raise PermissionError(f"{out} may not be written; give another folder") from error
     try:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from colafier._io import whole
+from colafier._io import atomic_file
 from colafier.review.decisions import strict_json
 from colafier.review.exchange.answers import (
     Answer,
@@ -46,7 +46,7 @@ def write(sheet: Sheet, path: Path) -> list[Path]:
         "info": {"fingerprint": sheet.fingerprint, "classes": sheet.classes},
         "samples": [_sample(sheet, row, item) for row, item in image_paths(sheet)],
     }
-    with whole(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return [path]
 

@@ -5,10 +5,11 @@ from typing import get_args
 
 import pandas as pd
 
+from colafier._io import atomic_folder
 from colafier.ingest import table_files
 from colafier.ingest.folders import FILE_NAME, METADATA
 from colafier.ingest.image_files import is_image_name, suffix_of
-from colafier.ingest.output_folder import OutputFolder, whole_folder
+from colafier.ingest.output_folder import OutputFolder
 from colafier.review.decisions import Choice
 from colafier.review.exchange.answers import (
     Answer,
@@ -28,7 +29,7 @@ def write(sheet: Sheet, path: Path) -> list[Path]:
     """Write a folder with the images and what is known of them; `decision` is left empty."""
     if path.exists() or path.is_symlink():
         raise FileExistsError(f"{path} exists already; remove it, or write to another place")
-    with whole_folder(path) as partial:
+    with atomic_folder(path) as partial:
         folder = OutputFolder(partial, link=True)
         (partial / METADATA[0]).touch()  # so that no image takes its place
         records = []

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from colafier import __version__
-from colafier._io import whole
+from colafier._io import atomic_file
 from colafier.review.decisions import moment, stamp, strict_json
 from colafier.review.exchange.answers import (
     Answer,
@@ -42,9 +42,9 @@ def write(sheet: Sheet, path: Path, prefix: str | None = None) -> list[Path]:
     xml = _interface(sheet)
     shows = _texts(sheet) if sheet.kind == "text" else _urls(sheet, prefix)
     tasks = [_task(sheet, row, shows[row]) for row in sheet.rows]
-    with whole(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(json.dumps(tasks, indent=1) + "\n", encoding="utf-8")
-    with whole(interface) as partial:
+    with atomic_file(interface) as partial:
         partial.write_text(xml, encoding="utf-8")
     return [path, interface]
 

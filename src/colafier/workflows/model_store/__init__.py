@@ -6,10 +6,7 @@ classifier takes the stored weights. So nothing is ever unpickled, and no traini
 
 import copy
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from colafier import __version__, methods
+from colafier._io import atomic_folder, to_json
 from colafier.nets import Backbone, inference, net_factory
 from colafier.nets.normalize import Normalize
-from colafier.training import records
 from colafier.training.training_set import TrainingSet
 from colafier.workflows.model_store import cards
 from colafier.workflows.model_store import config as configs
@@ -130,7 +127,7 @@ def save(
     state |= {MEAN: model.normalize.mean, STD: model.normalize.std}
     # copies, as the format refuses tensors that share memory
     state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
-    with _whole_folder(folder) as partial:
+    with atomic_folder(folder) as partial:
         text = json.dumps(config, indent=2, allow_nan=False)
         (partial / CONFIG).write_text(text + "\n", encoding="utf-8")
         text = cards.render(config) if card is None else card
@@ -163,7 +160,7 @@ def _config(model: StoredModel) -> dict[str, Any]:
         raise ModelFolderError(f"the nets differ in dtype: {', '.join(sorted(dtypes))}")
     own = {"format": FORMAT, "colafier": __version__, "dtype": (*dtypes, "auto")[0]}
     rest = {name: getattr(model, name) for name in KINDS if name not in own}
-    config: dict[str, Any] = json.loads(records.to_json(own | rest))
+    config: dict[str, Any] = json.loads(to_json(own | rest))
     configs.check(config)
     return {name: config[name] for name in KINDS}
 
@@ -246,22 +243,3 @@ def _check_same(model: StoredModel, again: StoredModel) -> None:
             f"{model.method} with net {model.net} cannot be rebuilt: its probabilities differ by "
             f"{apart:.2g}; check that method, hyper and net are those of the run, or pickle it"
         )
-
-
-@contextmanager
-def _whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which becomes `folder` at the end of the block; see `files.whole`."""
-    if folder.exists():
-        raise FileExistsError(f"{folder} exists; remove it, or give another folder")
-    partial = folder.with_name(folder.name + ".partial")
-    try:
-        if partial.exists():  # of a save that was killed
-            shutil.rmtree(partial)
-        partial.mkdir(parents=True)
-    except PermissionError as error:
-        raise PermissionError(f"{folder} may not be written; give another folder") from error
-    try:
-        yield partial
-        os.replace(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
