@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from colafier.training import records
+from colafier._io import to_json
 from colafier.workflows.experiment import Result, prepare, train
 from colafier.workflows.settings import Settings, read_pairs, resolve
 
@@ -101,7 +101,7 @@ def main() -> None:
         "each": [figures([result]) for result in results],
         **{name: last[name] for name in ("hardware", "versions", "commit", "config")},
     }
-    sys.stdout.write(records.to_json(line) + "\n")
+    sys.stdout.write(to_json(line) + "\n")
 
 
 if __name__ == "__main__":

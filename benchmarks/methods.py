@@ -23,7 +23,7 @@ import fm_mini
 import purify
 
 from colafier import methods
-from colafier.training import records
+from colafier._io import to_json
 from colafier.workflows.experiment import Task, prepare, train
 from colafier.workflows.settings import Settings, resolve
 
@@ -105,7 +105,7 @@ def main() -> None:
         for seed in args.seeds:
             settings = settings_for(method, seed, args)
             lines.append(line_of(train(settings, task_of(settings, args)).record))
-            sys.stdout.write(records.to_json(lines[-1]) + "\n")
+            sys.stdout.write(to_json(lines[-1]) + "\n")
             sys.stdout.flush()
     sys.stdout.write(markdown(lines) + "\n")
 

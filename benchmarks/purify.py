@@ -25,6 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from colafier import embed
+from colafier._io import to_json
 from colafier.audit.config import AuditConfig
 from colafier.audit.noise_model import soft_labels
 from colafier.audit.pipeline import configure, train_and_audit
@@ -36,7 +37,6 @@ from colafier.ingest.content import content_key
 from colafier.methods.contract import Labels
 from colafier.nets import inference
 from colafier.nets.normalize import Normalize
-from colafier.training import records
 from colafier.workflows.settings import read_pairs
 
 STRICT = 0.95  # also scored: the label changes of `--min-confidence 0.95`
@@ -193,7 +193,7 @@ def main() -> None:
         }
         line |= {tool: tools[tool]() for tool in args.tools}
         line["peak_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        sys.stdout.write(records.to_json(line) + "\n")
+        sys.stdout.write(to_json(line) + "\n")
         sys.stdout.flush()
 
 

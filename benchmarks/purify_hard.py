@@ -16,10 +16,10 @@ from purify import features_of
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from colafier._io import to_json
 from colafier.audit.pipeline import AuditResult, configure, train_and_audit
 from colafier.benchmark_data import sources
 from colafier.methods.contract import Labels
-from colafier.training import records
 
 RARE = 3  # classes
 
@@ -84,7 +84,7 @@ def main() -> None:
         "imbalance": imbalance(x, source.labels, args.seed),
         "outlier": outlier(x, source.labels, args.seed),
     }
-    sys.stdout.write(records.to_json(line) + "\n")
+    sys.stdout.write(to_json(line) + "\n")
 
 
 if __name__ == "__main__":

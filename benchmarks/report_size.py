@@ -19,11 +19,11 @@ import pandas as pd
 import torch
 from torch import nn
 
+from colafier._io import to_json
 from colafier.nets.normalize import Normalize
 from colafier.report import evidence, page
 from colafier.report.run_files import LABELS
 from colafier.report.snippets import of_arrays
-from colafier.training import records
 
 CLASSES = [f"class {number}" for number in range(10)]
 FEATURES, SIDE = 1280, 32
@@ -117,7 +117,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = measure(parser.parse_args().rows, Path(folder))
     rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in found.items()}
-    sys.stdout.write(records.to_json(rounded) + "\n")
+    sys.stdout.write(to_json(rounded) + "\n")
 
 
 if __name__ == "__main__":

@@ -252,6 +252,7 @@ def test_arrays_with_class_names_and_rows_without_label():
     source = arrays(x, [1, -1, 2, 1], classes=["a", "b", "c"])
     assert source.labels.tolist() == [1, -1, 2, 1]
     assert source.num_classes == 3
+    assert arrays(x, [True, False, True, True], classes=["a", "b"]).labels.tolist() == [1, 0, 1, 1]
 
 
 def test_arrays_of_any_layout():

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from colafier import __version__, _seeds
+from colafier._io import append_json_line
 from colafier.training import records
 from colafier.training.records import History
 
@@ -38,8 +39,8 @@ def test_a_record_says_all_about_a_run(tmp_path: Path) -> None:
         diagnostics={"level": float("-inf")},
     )
     path = tmp_path / "new" / "runs.jsonl"
-    records.append(path, record)
-    records.append(path, record)
+    append_json_line(path, record)
+    append_json_line(path, record)
     first, second = map(json.loads, path.read_text().splitlines())
     assert first == second
     assert first["method"] == "ce"
@@ -58,15 +59,6 @@ def test_a_record_says_all_about_a_run(tmp_path: Path) -> None:
     assert first["diagnostics"] == {"level": None}
     assert first["hardware"]["processes"] == 1
     assert "commit" in first
-
-
-def test_rewrite_replaces_all_lines(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    records.append(path, {"epoch": 7})
-    records.rewrite(path, [{"epoch": 0}, {"epoch": 1, "loss": float("inf")}])
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert lines == [{"epoch": 0}, {"epoch": 1, "loss": None}]
-    assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
 def test_derived_seeds_differ() -> None:

@@ -138,7 +138,7 @@ def arrays(
             raise ValueError(f"classes has a name twice: {', '.join(names)}")
         observed = check_class_numbers(values, len(names), "labels", lowest=-1)
         kinds = np.arange(len(names))
-        check_two_classes([names[number] for number in np.unique(values) if number >= 0], "labels")
+        check_two_classes([names[number] for number in {*observed.tolist()} - {-1}], "labels")
     if test_x is None or test_labels is None:
         if test_x is not test_labels:
             raise ValueError("give both test_x and test_labels, or neither")

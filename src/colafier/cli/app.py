@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from colafier import __version__
-from colafier._io import whole
+from colafier._io import atomic_file, write_json
 from colafier._validation import range_words, type_words
 from colafier.cli import data, report, review
 from colafier.cli.terminal import SHORT_HELP, console, interruptible, mistakes_explained
@@ -230,7 +230,6 @@ def noise(
     """
     import numpy as np
 
-    from colafier.training import records
     from colafier.workflows import experiment
 
     with mistakes_explained():
@@ -241,9 +240,9 @@ def noise(
         overrides = _overrides(source=source, data=data, limit=limit, seed=seed, noise=spec)
         task = experiment.prepare(resolve(overrides=overrides))
         manifest = out.with_suffix(".json")
-        with whole(out) as path, path.open("wb") as file:
+        with atomic_file(out) as path, path.open("wb") as file:
             np.save(file, task.observed.numpy())
-        records.rewrite(manifest, [task.manifest])
+        write_json(manifest, task.manifest)
     wrong = 100 * task.manifest["true_rate"]
     console.print(
         f"{len(task.observed):,} labels, {wrong:.1f} % of them wrong: {out} and {manifest}",

@@ -234,9 +234,9 @@ def _free(path: Path, overwrite: bool, source: Path | None = None) -> None:
 
 
 def _save(lines: Any, path: Path) -> None:
-    from colafier._io import whole
+    from colafier._io import atomic_file
 
-    with whole(path) as partial:
+    with atomic_file(path) as partial:
         lines.to_csv(partial, index=False, float_format="%.6g")
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from colafier._io import content_digest, whole
+from colafier._io import atomic_file, content_digest
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Cache:
         keys = np.frombuffer(b"".join(map(self._row_key, content_keys)), np.uint8)  # (m * 32,)
         path = self.folder / f"{uuid.uuid4().hex}.npz"
         try:
-            with whole(path) as partial, partial.open("wb") as file:
+            with atomic_file(path) as partial, partial.open("wb") as file:
                 np.savez(file, keys=keys.reshape(-1, 32), features=features)
                 file.flush()
                 os.fsync(file.fileno())

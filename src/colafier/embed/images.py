@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colafier._io import whole
+from colafier._io import atomic_file
 from colafier._optional import required
 from colafier._progress import progress_bar
 from colafier.ingest.content import KeyedFile
@@ -73,7 +73,10 @@ def decode_all(
     if not len(items):
         raise ValueError("there are no images to decode")
     problems: dict[int, str] = {}
-    with whole(path) as partial_path, progress_bar("decoding", len(items), progress) as advance:
+    with (
+        atomic_file(path) as partial_path,
+        progress_bar("decoding", len(items), progress) as advance,
+    ):
         shape = (len(items), 3, size, size)
         images = np.lib.format.open_memmap(partial_path, mode="w+", dtype=np.uint8, shape=shape)
         for start in range(0, len(items), CHUNK):

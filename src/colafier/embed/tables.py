@@ -14,7 +14,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from colafier._io import content_digest, whole
+from colafier._io import atomic_file, content_digest
 
 Floats = npt.NDArray[np.float32]
 MISSING = "<missing>"  # the category of missing values
@@ -133,7 +133,7 @@ class TableEncoder:
             "transformer": self._fitted(),
         }
         stored = skops.io.dumps(content)
-        with whole(path) as partial:
+        with atomic_file(path) as partial:
             partial.write_bytes(stored)
         return content_digest(stored)
 

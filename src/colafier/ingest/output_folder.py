@@ -7,30 +7,13 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 # characters that separate parts of a path, cannot be stored, or have a meaning for Windows
 UNSAFE = r"[/\\\x00-\x1f\x7f]" if os.name == "posix" else r'[/\\\x00-\x1f\x7f:*?"<>|]'
 MAX_BYTES = 200  # of a name; file systems allow 255
 NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
-
-
-@contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """A new folder to write to, which becomes `path` at the end of the block.
-
-    If the block is left by an error, nothing is left behind.
-    """
-    partial = path.with_name(path.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        os.rename(partial, path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def safe_name(text: str) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from colafier._io import whole
+from colafier._io import atomic_file, atomic_folder
 from colafier.ingest import image_files, table_files, write_tables
 from colafier.ingest.dataset import Dataset
-from colafier.ingest.output_folder import OutputFolder, whole_folder
+from colafier.ingest.output_folder import OutputFolder
 
 FORMS = ("folder", "csv", "parquet", "npz")
 # problems of images that cannot be written
@@ -60,14 +60,14 @@ def write_back(
     rows = [row for row in range(len(dataset)) if keep[row]]
     done = Written(out, excluded=len(dataset) - len(rows))
     if form == "folder":
-        with whole_folder(out) as partial:
+        with atomic_folder(out) as partial:
             folder = OutputFolder(partial, link)
             write = _imagefolder if dataset.layout == "imagefolder" else _class_folders
             write(dataset, labels, rows, folder, done)
         done.linked, done.copied = folder.linked, folder.copied
         return done
     done.rows = len(rows)
-    with whole(out) as partial:
+    with atomic_file(out) as partial:
         if form == "npz":
             write_tables.save_npz(dataset, labels, rows, partial)
             return done

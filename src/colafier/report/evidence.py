@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from colafier._io import read_json_object, write_json
 from colafier.audit.policy import EXCLUDE, KEEP, REVIEW
 from colafier.core.lid import lid
 from colafier.nets.inference import as_float, evaluating, predict
@@ -107,12 +108,12 @@ def gather(
 
 def write(out: Path, evidence: Mapping[str, Any]) -> None:
     """Store it in the folder of a run."""
-    records.rewrite(out / NAME, [evidence])
+    write_json(out / NAME, evidence)
 
 
 def read(out: Path) -> dict[str, Any]:
     """What `write` stored; empty if the folder has none."""
-    found = records.read_object(out / NAME)
+    found = read_json_object(out / NAME)
     if found and found.get("format") != FORMAT:
         raise ValueError(
             f"{out / NAME} is not evidence in the format {FORMAT!r}; remove it, or run again"

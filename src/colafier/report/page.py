@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from colafier._io import whole
+from colafier._io import atomic_file
 from colafier.report import page_data, run_files
 from colafier.report.run_files import RunFiles
 
@@ -26,7 +26,7 @@ def write(out: Path, summary: dict[str, Any] | None = None) -> Path:
     """
     path = out / NAME
     text = page(run_files.read(out, summary))
-    with whole(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
     return path
 

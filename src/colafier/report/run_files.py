@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from colafier._io import read_json_object
 from colafier.report import evidence
-from colafier.training import records
 
 LABELS, SUMMARY, CONFIG, METRICS = "labels.csv", "summary.json", "config.json", "metrics.jsonl"
 RECORD, NOISE = "record.json", "noise.json"  # of runs that are scored against the truth
@@ -63,7 +63,7 @@ def read(out: Path, summary: dict[str, Any] | None = None) -> RunFiles:
         summary: That of a run whose summary.json is not written yet; by default the file is read.
     """
     if summary is None:
-        summary = records.read_object(out / SUMMARY)
+        summary = read_json_object(out / SUMMARY)
     if not summary or not (out / LABELS).exists():
         raise FileNotFoundError(
             f"{out} is not the folder of a finished run: {LABELS} or {SUMMARY} is missing; "
@@ -72,11 +72,11 @@ def read(out: Path, summary: dict[str, Any] | None = None) -> RunFiles:
     return RunFiles(
         lines=pd.read_csv(out / LABELS, dtype=str, keep_default_na=False),
         summary=summary,
-        config=records.read_object(out / CONFIG),
+        config=read_json_object(out / CONFIG),
         epochs=_json_lines(out / METRICS),
         evidence=evidence.read(out),
-        record=records.read_object(out / RECORD),
-        noise=records.read_object(out / NOISE),
+        record=read_json_object(out / RECORD),
+        noise=read_json_object(out / NOISE),
     )
 
 

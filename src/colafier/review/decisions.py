@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from colafier._io import whole
+from colafier._io import atomic_file
 from colafier._validation import checked
 from colafier.ingest.dataset import counted, listed
 
@@ -85,7 +85,7 @@ def read(path: Path) -> Review:
 def save(review: Review, path: Path) -> None:
     """Write a decisions.json."""
     content = {"format": FORMAT, **asdict(review)}
-    with whole(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from colafier._io import whole
+from colafier._io import atomic_file
 from colafier.methods.contract import Method
 from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
@@ -53,7 +53,7 @@ class Checkpoint:
                 "engine": engine.state_dict(),
                 "random": _random_states(),
             }
-            with whole(self.path) as partial:
+            with atomic_file(self.path) as partial:
                 torch.save(state, partial)
         self.processes.wait()
 

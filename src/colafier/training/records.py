@@ -1,11 +1,9 @@
-"""Results as JSON lines: figures of each epoch, and one record per run that says all about it."""
+"""Figures of each epoch, and one record per run with its results, settings and surroundings."""
 
-import json
-import math
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -14,7 +12,6 @@ from typing import Any
 import torch
 
 from colafier import __version__
-from colafier._io import whole
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "lightning-fabric")
 
@@ -143,50 +140,5 @@ def commit() -> str | None:
         return None
 
 
-def to_json(record: Mapping[str, Any]) -> str:
-    """One line of valid JSON: what is not finite becomes null."""
-    return json.dumps(_plain(record), allow_nan=False)
-
-
-def append(path: Path, record: Mapping[str, Any]) -> None:
-    """Add a line to a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(to_json(record) + "\n")
-
-
-def rewrite(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Make a file hold these lines and no others."""
-    with whole(path) as partial:
-        partial.write_text("".join(to_json(r) + "\n" for r in records), encoding="utf-8")
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The object in a file that a run wrote; an empty one where there is no file."""
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); put it back, or run again") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is not a file of a run; put it back, or run again")
-    return found
-
-
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):  # tensors, arrays and their numbers
-        return _plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Path):
-        return str(value)
-    return value

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from colafier import _seeds
+from colafier._io import append_json_line, write_json_lines
 from colafier._progress import EpochBar
 from colafier.core.schedules import cosine
 from colafier.methods.contract import (
@@ -25,7 +26,6 @@ from colafier.methods.contract import (
     Terms,
     TrainSet,
 )
-from colafier.training import records
 from colafier.training.checkpoint import Checkpoint
 from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
@@ -277,12 +277,12 @@ class _Journal:
         self.path = folder / METRICS if folder is not None and writes else None
         self.loggers = loggers
         if self.path is not None:
-            records.rewrite(self.path, history.epochs)
+            write_json_lines(self.path, history.epochs)
 
     def write(self, figures: dict[str, Any]) -> None:
         """Record an epoch."""
         if self.path is not None:
-            records.append(self.path, figures)
+            append_json_line(self.path, figures)
         numbers = {k: v for k, v in figures.items() if isinstance(v, int | float) and k != "epoch"}
         for logger in self.loggers:
             logger.log_metrics(numbers, step=figures["epoch"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from colafier._io import whole
+from colafier._io import atomic_file, write_json
 from colafier.audit.label_table import COLUMNS
 from colafier.audit.policy import EXCLUDE
 from colafier.ingest.read import Dataset
@@ -19,7 +19,7 @@ from colafier.report import page
 from colafier.review import decisions
 from colafier.review.apply import apply_decisions
 from colafier.review.decided import REVIEWED_AT, DecidedRows
-from colafier.training import checkpoint, records
+from colafier.training import checkpoint
 from colafier.workflows import run_dir
 from colafier.workflows.experiment import as_dataset, prepare, settings_of, train
 from colafier.workflows.outputs import Outcome
@@ -120,16 +120,16 @@ def _apply(out: Path, files: Sequence[Path], reset: bool) -> Applied:
     form = _written_form(out)
     dataset = run.source() if form else None
     if not first and REVIEWED_AT not in run.lines:
-        with whole(out / BEFORE) as partial:
+        with atomic_file(out / BEFORE) as partial:
             shutil.copyfile(out / LABELS, partial)
     if reset and run_dir.read_config(out).decided is not None:
         (out / checkpoint.NAME).unlink(missing_ok=True)
-    with whole(out / LABELS) as partial:
+    with atomic_file(out / LABELS) as partial:
         lines.to_csv(partial, index=False, lineterminator="\n")
     if form and dataset:
         _write_data(out, form, dataset, lines)
     decided = DecidedRows.from_table(lines, run.fingerprint)
-    records.rewrite(out / SUMMARY, [_counted(run.summary, lines, decided)])
+    write_json(out / SUMMARY, _counted(run.summary, lines, decided))
     labels = decided.labels()
     excluded = sum(label is None for label in labels.values())
     changed = (decided.lines["label"] != decided.lines["original_label"]).sum()
@@ -165,7 +165,7 @@ def _continue(out: Path, progress: bool, say: Say) -> Outcome:
     _adopt(work, out)
     adopted = open_run(out)
     summary = _counted(adopted.summary, adopted.lines, decided)
-    records.rewrite(out / SUMMARY, [summary])
+    write_json(out / SUMMARY, summary)
     page.write(out)
     return Outcome(adopted.lines, summary)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from colafier._io import write_json
 from colafier.audit.config import AuditConfig
 from colafier.audit.pipeline import AuditResult, audit, train_method
 from colafier.audit.trained import Trained
@@ -171,7 +172,7 @@ def _run(
     judge = AuditConfig()
     if claim is not None:
         claim.start(classes=tuple(data.classes), train=settings.to_dict(), audit=asdict(judge))
-        records.rewrite(claim.out / NOISE, [task.manifest])
+        write_json(claim.out / NOISE, task.manifest)
     # bound here, not passed: Fabric walks through arguments and refuses frozen dataclasses
     job = partial(
         _train_and_score,

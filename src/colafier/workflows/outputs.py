@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from colafier._io import whole
+from colafier._io import atomic_file, write_json
 from colafier.audit.label_table import table, with_unusable
 from colafier.audit.pipeline import AuditResult
 from colafier.audit.policy import EXCLUDE
@@ -18,7 +18,6 @@ from colafier.ingest.write_back import write_back
 from colafier.report import evidence, page
 from colafier.report.snippets import of_dataset
 from colafier.review.decided import DecidedRows
-from colafier.training import records
 from colafier.training.config import TrainConfig
 from colafier.workflows import run_dir
 from colafier.workflows.labeled_data import LabeledData
@@ -57,7 +56,7 @@ class Outputs:
         """Write all files; each appears whole or not at all, the summary last."""
         made = self.outcome()
         lines, summary, rows = made.table, made.summary, self.data.rows
-        with whole(out / LABELS) as path:
+        with atomic_file(out / LABELS) as path:
             lines.to_csv(path, index=False, float_format="%.6g")
         shutil.rmtree(out / MODEL, ignore_errors=True)
         save(self._model(summary), out / MODEL, files=rows.files)
@@ -70,11 +69,11 @@ class Outputs:
         top = evidence.doubtful(lines)
         evidence.write(out, evidence.gather(self._known(), top, snippets, truth=self.truth))
         if self.record is not None:
-            records.rewrite(out / RECORD, [self.record])
+            write_json(out / RECORD, self.record)
         page.write(out, summary)
         (out / encode.PIXELS).unlink(missing_ok=True)
         run_dir.remove_partial(out)
-        records.rewrite(out / SUMMARY, [summary])
+        write_json(out / SUMMARY, summary)
         return made
 
     def _model(self, summary: dict[str, Any]) -> StoredModel:

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from colafier._io import read_json_object, write_json
 from colafier._validation import checked
 from colafier.embed import encode
 from colafier.report import evidence, page
-from colafier.training import checkpoint, records
+from colafier.training import checkpoint
 from colafier.training.trainer import METRICS
 from colafier.workflows.run_lock import LOCK, locked
 
@@ -58,7 +59,7 @@ def read_config(out: Path) -> RunConfig:
     path = out / CONFIG
     if not path.exists():
         raise FileNotFoundError(f"there is no run in {out}: it has no {CONFIG}")
-    content = records.read_object(path)
+    content = read_json_object(path)
     if content.get("format") != FORMAT:
         raise ValueError(f"{path} is not the configuration of a run: its format is not {FORMAT}")
     kinds = {name: field.type for name, field in RunConfig.__dataclass_fields__.items()}
@@ -70,7 +71,7 @@ def read_config(out: Path) -> RunConfig:
 
 def write_config(out: Path, config: RunConfig) -> None:
     """Write config.json, whole."""
-    records.rewrite(out / CONFIG, [asdict(config)])
+    write_json(out / CONFIG, asdict(config))
 
 
 def is_run(out: Path) -> bool:

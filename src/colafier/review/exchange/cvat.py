@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from colafier._io import whole
+from colafier._io import atomic_file
 from colafier.ingest.dataset import counted
 from colafier.ingest.image_files import is_image_name, suffix_of
 from colafier.ingest.output_folder import safe_name
@@ -25,7 +25,7 @@ NAME = re.compile(r"(?:.*[_:])?row(\d{1,12})-([0-9a-f]{8})", re.DOTALL)  # CVAT 
 def write(outgoing: OutgoingRows, path: Path) -> list[Path]:
     """Write a zip with each image in the folder of its suggested label."""
     folders = folder_names(outgoing.classes)
-    with whole(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
+    with atomic_file(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
         for row, item in outgoing.images():
             label = outgoing.cell(row, "suggested_label") or outgoing.cell(row, "original_label")
             folder = folders[label] if label else NO_LABEL

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from colafier._io import whole
+from colafier._io import atomic_file
 from colafier.review.decisions import read_json
 from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
@@ -39,7 +39,7 @@ def write(outgoing: OutgoingRows, path: Path) -> list[Path]:
         "info": {"fingerprint": outgoing.fingerprint, "classes": outgoing.classes},
         "samples": [_sample(outgoing, row, item) for row, item in outgoing.image_paths()],
     }
-    with whole(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return [path]
 

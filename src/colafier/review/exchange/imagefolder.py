@@ -5,10 +5,11 @@ from typing import get_args
 
 import pandas as pd
 
+from colafier._io import atomic_folder
 from colafier.ingest import table_files
 from colafier.ingest.folders import FILE_NAME, METADATA
 from colafier.ingest.image_files import is_image_name, suffix_of
-from colafier.ingest.output_folder import OutputFolder, whole_folder
+from colafier.ingest.output_folder import OutputFolder
 from colafier.review.decisions import Choice
 from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
@@ -21,7 +22,7 @@ def write(outgoing: OutgoingRows, path: Path) -> list[Path]:
     """Write a folder with the images and what was found about them; `decision` is left empty."""
     if path.exists() or path.is_symlink():
         raise FileExistsError(f"{path} already exists; remove it, or choose another folder")
-    with whole_folder(path) as partial:
+    with atomic_folder(path) as partial:
         folder = OutputFolder(partial, link=True)
         (partial / METADATA[0]).touch()  # so that no image takes its name
         records = []

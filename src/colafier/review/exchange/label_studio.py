@@ -13,7 +13,7 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from colafier import __version__
-from colafier._io import whole
+from colafier._io import atomic_file
 from colafier.review.decisions import format_time, parse_time, read_json
 from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows
 
@@ -36,9 +36,9 @@ def write(outgoing: OutgoingRows, path: Path, prefix: str | None = None) -> list
     xml = _interface(outgoing)
     shows = _texts(outgoing) if outgoing.kind == "text" else _urls(outgoing, prefix)
     tasks = [_task(outgoing, row, shows[row]) for row in outgoing.rows]
-    with whole(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(json.dumps(tasks, indent=1) + "\n", encoding="utf-8")
-    with whole(interface) as partial:
+    with atomic_file(interface) as partial:
         partial.write_text(xml, encoding="utf-8")
     return [path, interface]
 

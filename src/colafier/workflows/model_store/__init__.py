@@ -17,10 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from colafier import __version__
-from colafier.ingest.output_folder import whole_folder
+from colafier._io import atomic_folder, to_json
 from colafier.nets import Backbone, inference, net_factory
 from colafier.nets.normalize import Normalize
-from colafier.training import records
 from colafier.workflows.model_store import architectures, cards
 from colafier.workflows.model_store import config as configs
 from colafier.workflows.model_store.config import (
@@ -128,7 +127,7 @@ def save(
     state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     if folder.exists():
         raise FileExistsError(f"{folder} exists; remove it, or give another folder")
-    with whole_folder(folder) as partial:
+    with atomic_folder(folder) as partial:
         text = json.dumps(config, indent=2, allow_nan=False)
         (partial / CONFIG).write_text(text + "\n", encoding="utf-8")
         text = cards.render(config) if card is None else card
@@ -164,7 +163,7 @@ def _config(model: StoredModel) -> dict[str, Any]:
     except ValueError as error:
         raise ModelFolderError(str(error)) from error
     rest = {name: getattr(model, name) for name in KINDS if name not in own}
-    config: dict[str, Any] = json.loads(records.to_json(own | rest))
+    config: dict[str, Any] = json.loads(to_json(own | rest))
     configs.check(config)
     return {name: config[name] for name in KINDS}
 

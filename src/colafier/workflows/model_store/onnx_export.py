@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from colafier import __version__
-from colafier._io import whole
+from colafier._io import atomic_file
 from colafier.nets import Backbone, inference
 from colafier.nets.normalize import Normalize
 from colafier.workflows.model_store import StoredModel
@@ -64,7 +64,7 @@ def export_onnx(model: StoredModel, path: Path, check_rows: Tensor) -> dict[str,
     rows = model.as_rows(check_rows).cpu()
     classifier = _in_float32(model.classifier)
     blank = torch.zeros(TRACED, *model.row_shape, dtype=rows.dtype)
-    with whole(path) as partial:
+    with atomic_file(path) as partial:
         program = _export(_Whole(classifier, model.normalize).eval(), blank)
         names = json.dumps(model.classes)
         program.model.metadata_props.update({"classes": names, "colafier": __version__})
