@@ -264,7 +264,7 @@ def _show_first(lines: Any, count: int = 8) -> None:
     shown = Table("row", "original", "suggested", "quality", "action", "reason")
     for line in lines.head(count).itertuples():
         quality = _cell(line.label_quality) and f"{line.label_quality:.3f}"
-        labels = _cell(line.observed_label), _cell(line.suggested_label)
+        labels = _cell(line.original_label), _cell(line.suggested_label)
         shown.add_row(line.name, *labels, quality, line.action, line.reason)
     if shown.row_count:
         console.print(shown)

@@ -43,8 +43,8 @@ def of_purify(summary: Mapping[str, Any], lines: pd.DataFrame) -> Headline:
         ]
     if decided := int((~undecided(lines)).sum()):
         lead.append(f"People have decided {decided:,} row{'' if decided == 1 else 's'}.")
-    if summary["accuracy_on_unseen_original_labels"] is not None:
-        sure.append(_agreement(summary["accuracy_on_unseen_original_labels"], high))
+    if summary["accuracy_on_unseen_observed_labels"] is not None:
+        sure.append(_agreement(summary["accuracy_on_unseen_observed_labels"], high))
     return {
         "title": "Wrong labels",
         "big": f"about {wrong:,}",
