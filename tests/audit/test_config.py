@@ -12,12 +12,12 @@ from colafier.audit.pipeline import configure
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"min_confidence": -0.1}, "min_confidence must be from 0 to 1, not -0.1"),
-        ({"min_confidence": 1.1}, "min_confidence must be from 0 to 1, not 1.1"),
-        ({"min_confidence": float("nan")}, "min_confidence must be from 0 to 1, not nan"),
-        ({"folds": 1}, "folds must be at least 2, not 1"),
+        ({"min_confidence": -0.1}, r"min_confidence must be a number \(0 to 1\), not -0.1"),
+        ({"min_confidence": 1.1}, r"min_confidence must be a number \(0 to 1\), not 1.1"),
+        ({"min_confidence": float("nan")}, r"min_confidence must be a number \(0 to 1\), not nan"),
+        ({"folds": 1}, r"folds must be a whole number \(at least 2\), not 1"),
         ({"folds": 2.5}, "folds must be a whole number"),
-        ({"leniency": -1.0}, "leniency must be at least 0"),
+        ({"leniency": -1.0}, r"leniency must be a number \(at least 0\)"),
         ({"feature_weights": 0.1}, "feature_weights must be a list"),
     ],
 )

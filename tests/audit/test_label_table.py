@@ -57,7 +57,11 @@ def test_columns_and_values() -> None:
 
 def test_rows_without_a_label_have_no_label_and_no_quality() -> None:
     lines = made(["cat", "dog"])
-    assert lines.loc[2, ["original_label", "label", "label_quality", "lid", "method_label"]].isna().all()
+    assert (
+        lines.loc[2, ["original_label", "label", "label_quality", "lid", "method_label"]]
+        .isna()
+        .all()
+    )
     assert lines["label_quality"].drop(2).notna().all()
 
 

@@ -146,7 +146,9 @@ def test_rows_without_a_label_keep_the_probabilities_of_the_classifier() -> None
     assert torch.allclose(found.probabilities[::5].double(), p[::5], atol=1e-6)
     assert (found.quality[::5] == 1).all()
     labeled = observed >= 0
-    assert found.rate == pytest.approx(posterior(p[labeled], Labels(observed[labeled]), CALIBRATED).rate)
+    assert found.rate == pytest.approx(
+        posterior(p[labeled], Labels(observed[labeled]), CALIBRATED).rate
+    )
 
 
 def test_probabilities_are_tempered() -> None:
@@ -181,7 +183,10 @@ def test_class_with_one_row_and_certain_probabilities() -> None:
     assert found.probabilities.isfinite().all()
     assert found.quality[7] > 0.5
     assert 0 <= found.rate < 0.1
-    assert posterior(p[:12], Labels(observed[:12]), CALIBRATED).interval == (0.0, 1.0)  # too few rows to know
+    assert posterior(p[:12], Labels(observed[:12]), CALIBRATED).interval == (
+        0.0,
+        1.0,
+    )  # too few rows to know
 
 
 def test_soft_labels_lie_between_label_and_classifier() -> None:
@@ -226,7 +231,10 @@ def test_decided_rows_teach_the_noise_model() -> None:
 def test_original_labels_change_nothing_if_nobody_decided() -> None:
     p, truth = calibrated(300)
     observed = noisy(truth, NOISE)
-    plain, same = posterior(p, Labels(observed), CALIBRATED), posterior(p, Labels(observed, original=observed), CALIBRATED)
+    plain, same = (
+        posterior(p, Labels(observed), CALIBRATED),
+        posterior(p, Labels(observed, original=observed), CALIBRATED),
+    )
     assert torch.equal(plain.probabilities, same.probabilities)
     assert plain.interval == same.interval
 
@@ -234,6 +242,8 @@ def test_original_labels_change_nothing_if_nobody_decided() -> None:
 def test_all_rows_decided() -> None:
     p, truth = calibrated(300)
     all_of_them = torch.ones(300, dtype=torch.bool)
-    found = posterior(p, Labels(truth, trusted=all_of_them, original=noisy(truth, NOISE)), CALIBRATED)
+    found = posterior(
+        p, Labels(truth, trusted=all_of_them, original=noisy(truth, NOISE)), CALIBRATED
+    )
     assert (found.rate, found.interval) == (0.0, (0.0, 1.0))
     assert (found.probabilities.argmax(1) == truth).all()
