@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from colafier.audit.label_table import COLUMNS, table, with_unusable
+from colafier.audit.noise_model import NoiseModel, Posterior
 from colafier.audit.policy import Decisions
 
 ORIGINAL = torch.tensor([1, 0, -1, 1])
@@ -25,7 +26,18 @@ def decisions() -> Decisions:
 def made(classes: list) -> pd.DataFrame:
     quality = torch.tensor([0.9, 0.2, 1.0, 0.4])
     lid = torch.tensor([1.0, 2.0, torch.nan, 3.0])
-    return table(classes, ORIGINAL, torch.tensor([1, 1, 0, 0]), quality, decisions(), lid)
+    p = torch.full((4, 2), 0.5)
+    model = NoiseModel(torch.eye(2), 0.0, 0.0)
+    found = Posterior(p, p, quality, model, rate=0.2, interval=(0.1, 0.3))
+    return table(
+        classes,
+        ORIGINAL,
+        found,
+        decisions(),
+        predicted=torch.tensor([1, 1, 0, 0]),
+        lid=lid,
+        method_labels=torch.tensor([0, 1, -1, 1]),
+    )
 
 
 def test_columns_and_values() -> None:
@@ -39,12 +51,17 @@ def test_columns_and_values() -> None:
     assert lines["reason"].tolist() == ["", "wrong", "", "ambiguous"]
     assert lines["is_label_issue"].tolist() == [False, True, False, True]
     assert lines["is_label_issue"].dtype == bool
+    assert lines["method_label"].tolist()[:2] == ["cat", "dog"]
     assert lines["confidence"].tolist() == pytest.approx([0.9, 0.8, 0.7, 0.6])
 
 
 def test_rows_without_a_label_have_no_label_and_no_quality() -> None:
     lines = made(["cat", "dog"])
-    assert lines.loc[2, ["original_label", "label", "label_quality", "lid"]].isna().all()
+    assert (
+        lines.loc[2, ["original_label", "label", "label_quality", "lid", "method_label"]]
+        .isna()
+        .all()
+    )
     assert lines["label_quality"].drop(2).notna().all()
 
 

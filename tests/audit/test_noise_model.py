@@ -1,13 +1,24 @@
 """What is believed of labels: against a slow loop, and where the answer is known."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
-from colafier.audit import noise_model as module
-from colafier.audit.noise_model import fit_noise, posterior, soft_labels
+from colafier.audit.config import AuditConfig
+from colafier.audit.noise_model import (
+    PSEUDO_ROWS,
+    ROUNDS,
+    SMALLEST,
+    fit_noise,
+    posterior,
+    soft_labels,
+)
 from colafier.methods.contract import Labels
 
+# the probabilities of these tests are calibrated; those of nets are too confident or too unsure
+CALIBRATED = AuditConfig(inverse_temperatures=(1.0,))
 NOISE = torch.tensor([[0.8, 0.15, 0.05], [0.0, 0.7, 0.3], [0.1, 0.1, 0.8]])
 
 
@@ -18,28 +29,24 @@ def calibrated(n: int, c: int = 3, sharp: float = 4.0, seed: int = 0) -> tuple[T
     return p, torch.multinomial(p, 1, generator=generator)[:, 0]
 
 
-@pytest.fixture(autouse=True)
-def as_sure_as_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The probabilities here are calibrated, those of nets are too sure."""
-    monkeypatch.setattr(module, "INVERSE_TEMPERATURES", (1.0,))
-
-
 def noisy(truth: Tensor, transition: Tensor, seed: int = 1) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.multinomial(transition[truth], 1, generator=generator)[:, 0]
 
 
-def slow_em(
-    p: list[list[float]], observed: list[int], feature_weight: float, start: Tensor
-) -> list:
-    """EM for P(given j | true i, row) = T[i][j] p[j]^lean / sum over j, one row at a time."""
+def with_weights(*feature_weights: float) -> AuditConfig:
+    return replace(CALIBRATED, feature_weights=feature_weights)
+
+
+def slow_em(p: list[list[float]], observed: list[int], feature_weight: float) -> list:
+    """EM for P(observed j | true i, row) = T[i][j] p[j]^w / sum over j, one row at a time."""
     c = len(p[0])
-    t = start.tolist()
-    for _ in range(module.ROUNDS):
-        counts = [[module.PSEUDO_ROWS / c] * c for _ in range(c)]
+    t = [[0.98 if i == j else 0.02 / (c - 1) for j in range(c)] for i in range(c)]
+    for _ in range(ROUNDS):
+        counts = [[PSEUDO_ROWS / c] * c for _ in range(c)]
         expected = [[0.0] * c for _ in range(c)]
         for row, j in zip(p, observed, strict=True):
-            liked = [max(value, module.SMALLEST) ** feature_weight for value in row]
+            liked = [max(value, SMALLEST) ** feature_weight for value in row]
             total = [sum(t[i][k] * liked[k] for k in range(c)) for i in range(c)]
             joint = [row[i] * t[i][j] * liked[j] / total[i] for i in range(c)]
             for i in range(c):
@@ -52,31 +59,29 @@ def slow_em(
     return t
 
 
-@pytest.mark.parametrize("lean", [0.0, 0.15])
-def test_em_is_the_slow_loop(feature_weight: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FEATURE_WEIGHTS", (feature_weight,))
+@pytest.mark.parametrize("feature_weight", [0.0, 0.15])
+def test_em_is_the_slow_loop(feature_weight: float) -> None:
     p, truth = calibrated(40, sharp=2.0)
     observed = noisy(truth, NOISE)
-    slow = slow_em(p.tolist(), observed.tolist(), feature_weight, module._start(3, p))
-    found = fit_noise(p, observed)
+    slow = slow_em(p.tolist(), observed.tolist(), feature_weight)
+    found = fit_noise(p, observed, with_weights(feature_weight))
     assert found.feature_weight == feature_weight
     assert torch.allclose(found.transition, torch.tensor(slow, dtype=torch.float64), atol=1e-9)
 
 
-def test_of_all_leans_the_likeliest_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_all_feature_weights_the_likeliest_is_taken() -> None:
     p, truth = calibrated(300, sharp=2.0)
     observed = noisy(truth, NOISE)
     best = fit_noise(p, observed)
-    for feature_weight in module.FEATURE_WEIGHTS:
-        monkeypatch.setattr(module, "FEATURE_WEIGHTS", (feature_weight,))
+    for feature_weight in AuditConfig().feature_weights:
+        alone = fit_noise(p, observed, with_weights(feature_weight))
         # each starts from the one before, so that one alone may end a little elsewhere
-        assert best.likelihood >= fit_noise(p, observed).likelihood - 1e-3
+        assert best.likelihood >= alone.likelihood - 1e-3
 
 
-def test_known_transition_is_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FEATURE_WEIGHTS", (0.0,))
+def test_known_transition_is_recovered() -> None:
     p, truth = calibrated(6000)
-    found = fit_noise(p, noisy(truth, NOISE))
+    found = fit_noise(p, noisy(truth, NOISE), with_weights(0.0))
     assert (found.transition - NOISE).abs().max() < 0.04
 
 
@@ -84,7 +89,7 @@ def test_known_transition_is_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rate_and_probabilities_are_right_on_average(sharp: float) -> None:
     p, truth = calibrated(6000, sharp=sharp)
     observed = noisy(truth, NOISE)
-    found = posterior(p, Labels(observed))
+    found = posterior(p, Labels(observed), CALIBRATED)
     wrong = float((observed != truth).double().mean())
     assert found.rate == pytest.approx(wrong, rel=0.15)
     low, high = found.interval
@@ -100,21 +105,21 @@ def test_rate_and_probabilities_are_right_on_average(sharp: float) -> None:
 
 def test_clean_labels_have_a_rate_near_zero() -> None:
     p, truth = calibrated(3000)
-    found = posterior(p, Labels(truth))
+    found = posterior(p, Labels(truth), CALIBRATED)
     assert found.rate < 0.02
     assert (found.quality > 0.5).double().mean() > 0.98
 
 
 def test_useless_probabilities_do_not_blame_the_labels() -> None:
     _, truth = calibrated(2000)
-    found = posterior(torch.full((2000, 3), 1 / 3), Labels(truth))
+    found = posterior(torch.full((2000, 3), 1 / 3), Labels(truth), CALIBRATED)
     assert (found.probabilities.argmax(1) == truth).all()
 
 
 def test_quality_is_the_probability_of_the_observed_label() -> None:
     p, truth = calibrated(200)
     observed = noisy(truth, NOISE)
-    found = posterior(p, Labels(observed))
+    found = posterior(p, Labels(observed), CALIBRATED)
     assert torch.equal(found.quality, found.probabilities[torch.arange(200), observed])
     assert found.probabilities.sum(1).tolist() == pytest.approx([1.0] * 200, abs=1e-5)
     assert found.rate == pytest.approx(float(1 - found.quality.mean()), abs=1e-5)
@@ -125,53 +130,46 @@ def test_trusted_rows_are_believed_and_teach_nothing() -> None:
     observed = noisy(truth, NOISE)
     trusted = torch.arange(300) < 40
     observed[:40] = (truth[:40] + 1) % 3  # as if a person had said so
-    found = posterior(p, Labels(observed, trusted=trusted))
+    found = posterior(p, Labels(observed, trusted=trusted), CALIBRATED)
     assert (found.quality[:40] == 1).all()
     assert (found.probabilities[:40].argmax(1) == observed[:40]).all()
-    alone = posterior(p[40:], Labels(observed[40:]))
+    alone = posterior(p[40:], Labels(observed[40:]), CALIBRATED)
     assert found.rate == pytest.approx(alone.rate)
     assert torch.allclose(found.quality[40:], alone.quality)
 
 
-def test_rows_without_a_label_keep_the_classifiers_word() -> None:
+def test_rows_without_a_label_keep_the_probabilities_of_the_classifier() -> None:
     p, truth = calibrated(300)
     observed = noisy(truth, NOISE)
     observed[::5] = -1
-    found = posterior(p, Labels(observed))
+    found = posterior(p, Labels(observed), CALIBRATED)
     assert torch.allclose(found.probabilities[::5].double(), p[::5], atol=1e-6)
     assert (found.quality[::5] == 1).all()
     labeled = observed >= 0
-    assert found.rate == pytest.approx(posterior(p[labeled], Labels(observed[labeled])).rate)
+    assert found.rate == pytest.approx(
+        posterior(p[labeled], Labels(observed[labeled]), CALIBRATED).rate
+    )
 
 
-def test_nets_are_taken_for_too_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "INVERSE_TEMPERATURES", (0.5,))
+def test_probabilities_are_tempered() -> None:
     p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
-    found = posterior(p, Labels(torch.tensor([0, 1, -1])))
+    config = AuditConfig(inverse_temperatures=(0.5,))
+    found = posterior(p, Labels(torch.tensor([0, 1, -1])), config)
     expected = [[0.75, 0.25], [1 / 3, 2 / 3], [0.5, 0.5]]  # roots, which 9 to 1 makes 3 to 1
     assert torch.allclose(found.plausible, torch.tensor(expected), atol=1e-6)
 
 
 def test_nothing_to_doubt() -> None:
     p, truth = calibrated(30)
-    found = posterior(p, Labels(truth, trusted=torch.ones(30, dtype=torch.bool)))
+    found = posterior(p, Labels(truth, trusted=torch.ones(30, dtype=torch.bool)), CALIBRATED)
     assert (found.rate, found.interval) == (0.0, (0.0, 1.0))
     assert (found.quality == 1).all()
-
-
-def test_model_can_be_learned_from_some_rows_and_used_on_all() -> None:
-    p, truth = calibrated(400)
-    observed = noisy(truth, NOISE)
-    among = torch.arange(400) < 300
-    found = posterior(p, Labels(observed), among=among)
-    assert torch.allclose(found.quality[:300], posterior(p[:300], Labels(observed[:300])).quality)
-    assert found.rate == pytest.approx(float(1 - found.quality[:300].mean()), abs=1e-5)
 
 
 def test_two_classes() -> None:
     p, truth = calibrated(3000, c=2)
     observed = noisy(truth, torch.tensor([[0.8, 0.2], [0.3, 0.7]]))
-    found = posterior(p, Labels(observed))
+    found = posterior(p, Labels(observed), CALIBRATED)
     assert found.rate == pytest.approx(float((observed != truth).double().mean()), rel=0.2)
 
 
@@ -181,11 +179,14 @@ def test_class_with_one_row_and_certain_probabilities() -> None:
     observed[7] = 2
     p = torch.nn.functional.one_hot(observed, 3).double()  # zeros and ones
     p[8] = torch.tensor([0.0, 0.0, 1.0])
-    found = posterior(p, Labels(observed))
+    found = posterior(p, Labels(observed), CALIBRATED)
     assert found.probabilities.isfinite().all()
     assert found.quality[7] > 0.5
     assert 0 <= found.rate < 0.1
-    assert posterior(p[:12], Labels(observed[:12])).interval == (0.0, 1.0)  # too few rows to know
+    assert posterior(p[:12], Labels(observed[:12]), CALIBRATED).interval == (
+        0.0,
+        1.0,
+    )  # too few rows to know
 
 
 def test_soft_labels_lie_between_label_and_classifier() -> None:
@@ -198,23 +199,23 @@ def test_soft_labels_lie_between_label_and_classifier() -> None:
 
 
 def reviewed(n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rows of which the most doubtful quarter is decided: p, labels that came, truth, decided."""
+    """Rows of which the most doubtful quarter is decided: p, original labels, truth, trusted rows."""
     p, truth = calibrated(n)
     original = noisy(truth, NOISE)
-    worst = posterior(p, Labels(original)).quality.argsort()[: n // 4]
+    worst = posterior(p, Labels(original), CALIBRATED).quality.argsort()[: n // 4]
     trusted = torch.zeros(n, dtype=torch.bool)
     trusted[worst] = True
     return p, original, truth, trusted
 
 
-def test_decided_rows_teach_the_noise_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decided_rows_teach_the_noise_model() -> None:
     """Without them it is learned from the better labels alone."""
-    monkeypatch.setattr(module, "FEATURE_WEIGHTS", (0.0,))
+    config = with_weights(0.0)
     p, original, truth, trusted = reviewed(6000)
     observed = torch.where(trusted, truth, original)
     alone, taught = (
-        posterior(p, Labels(observed, trusted=trusted)),
-        posterior(p, Labels(observed, trusted=trusted, original=original)),
+        posterior(p, Labels(observed, trusted=trusted), config),
+        posterior(p, Labels(observed, trusted=trusted, original=original), config),
     )
     assert (taught.model.transition - NOISE).abs().max() < 0.04
     assert (alone.model.transition - NOISE).abs().max() > 0.08
@@ -227,17 +228,22 @@ def test_decided_rows_teach_the_noise_model(monkeypatch: pytest.MonkeyPatch) -> 
     assert (taught.quality[trusted] == 1).all()
 
 
-def test_labels_that_original_change_nothing_if_nobody_decided() -> None:
+def test_original_labels_change_nothing_if_nobody_decided() -> None:
     p, truth = calibrated(300)
     observed = noisy(truth, NOISE)
-    plain, told = posterior(p, Labels(observed)), posterior(p, Labels(observed, original=observed))
-    assert torch.equal(plain.probabilities, told.probabilities)
-    assert plain.interval == told.interval
+    plain, same = (
+        posterior(p, Labels(observed), CALIBRATED),
+        posterior(p, Labels(observed, original=observed), CALIBRATED),
+    )
+    assert torch.equal(plain.probabilities, same.probabilities)
+    assert plain.interval == same.interval
 
 
 def test_all_rows_decided() -> None:
     p, truth = calibrated(300)
     all_of_them = torch.ones(300, dtype=torch.bool)
-    found = posterior(p, Labels(truth, trusted=all_of_them, original=noisy(truth, NOISE)))
+    found = posterior(
+        p, Labels(truth, trusted=all_of_them, original=noisy(truth, NOISE)), CALIBRATED
+    )
     assert (found.rate, found.interval) == (0.0, (0.0, 1.0))
     assert (found.probabilities.argmax(1) == truth).all()

@@ -1,4 +1,4 @@
-"""Witnesses answer only about rows that they did not learn from."""
+"""Every row is predicted by a head that never saw its label."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +12,13 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from colafier.audit import out_of_fold
+from colafier.audit.config import AuditConfig
+from colafier.audit.heads import Head, SoftLabelTrainer
 from colafier.audit.out_of_fold import cross_fit
 from colafier.methods.contract import Labels
 from colafier.nets.normalize import Normalize
+
+SHORT = AuditConfig(head_epochs=3, head_warmup=1, head_min_steps=1)
 
 
 def digits(n: int, wrong: float = 0.3) -> tuple[Tensor, Tensor, Tensor]:
@@ -27,128 +31,129 @@ def digits(n: int, wrong: float = 0.3) -> tuple[Tensor, Tensor, Tensor]:
     return x, torch.where(flip, drawn, truth), truth
 
 
-def ask(x: Tensor, observed: Tensor, c: int = 10, **options: Any) -> Tensor:
-    return cross_fit(x, Labels(observed), c, Normalize.fit(x), **options)
+def clouds(n: int, c: int = 3) -> tuple[Tensor, Tensor]:
+    """Vectors (n, 4) around a center for each class, and their classes (n,)."""
+    truth = torch.arange(n) % c
+    noise = torch.randn(n, 4, generator=torch.Generator().manual_seed(2))
+    return 4 * torch.eye(c, 4)[truth] + 0.5 * noise, truth
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little training, where the numbers do not matter."""
-    monkeypatch.setattr(out_of_fold, "MIN_STEPS", 1)
-    monkeypatch.setattr(out_of_fold, "EPOCHS", 3)
+def predict(x: Tensor, observed: Tensor, c: int = 10, **options: Any) -> Tensor:
+    return cross_fit(x, Labels(observed), c, Normalize.fit(x), **{"config": SHORT, **options})
 
 
-def numbered(n: int) -> Tensor:
-    """Vectors whose first number is the row's own."""
-    x = torch.randn(n, 4, generator=torch.Generator().manual_seed(0))
-    x[:, 0] = torch.arange(n)
+def as_it_is(x: Tensor) -> Tensor:
     return x
 
 
-@pytest.mark.usefixtures("short")
-def test_no_head_is_asked_about_a_row_that_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[int, set[int]] = {}
-    asked: dict[int, set[int]] = {}
-    learn, say = out_of_fold._Head.learn, out_of_fold._Head.say
+def test_no_head_predicts_a_row_that_it_was_trained_on() -> None:
+    """Each row has a feature of its own: only a head that saw the row can know its label."""
+    n, c = 100, 5
+    shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    x, observed = 10 * torch.eye(n), shuffled % c
+    longer = AuditConfig(head_epochs=12, head_warmup=3, head_min_steps=1)
+    p = cross_fit(x, Labels(observed), c, as_it_is, config=longer)
+    agree = float((p.argmax(1) == observed).float().mean())
+    assert agree < 0.35  # chance is 0.2; a single head that saw its fold would give 0.4
 
-    def learn_and_note(head: Any, x: Tensor, *rest: Any) -> None:
-        seen.setdefault(id(head), set()).update(x[:, 0].long().tolist())
-        learn(head, x / 100, *rest)
-
-    def say_and_note(head: Any, x: Tensor) -> Tensor:
-        asked.setdefault(id(head), set()).update(x[:, 0].long().tolist())
-        return say(head, x / 100)
-
-    monkeypatch.setattr(out_of_fold._Head, "learn", learn_and_note)
-    monkeypatch.setattr(out_of_fold._Head, "say", say_and_note)
-    observed = torch.arange(90) % 3
-    observed[::10] = -1
-    cross_fit(numbered(90), Labels(observed), 3, lambda x: x)
-    assert seen.keys() == asked.keys()
-    for head in seen:
-        assert not seen[head] & asked[head]
-    assert set.union(*asked.values()) == set(range(90))  # each row is asked about
-    assert set.union(*seen.values()) == set((observed >= 0).nonzero()[:, 0].tolist())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        seen = SoftLabelTrainer(Head(n, c))
+        for epoch in range(20):
+            for rows in torch.randperm(n).split(5):
+                seen.step(x[rows], one_hot(observed[rows], c).float(), epoch / 20)
+    assert (seen.predict(x).argmax(1) == observed).all()  # so the trap works
 
 
-@pytest.mark.usefixtures("short")
-def test_a_row_is_judged_the_same_whatever_its_own_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With parts and targets fixed, a label reaches the heads of the other parts alone."""
-    part = torch.arange(80) % out_of_fold.PARTS
-    monkeypatch.setattr(out_of_fold, "_parts", lambda *_: part)
-    monkeypatch.setattr(
-        out_of_fold, "soft_labels", lambda p, observed: one_hot(observed, p.shape[1])
-    )
-    x, observed, _ = digits(80)
-    before = ask(x, observed)
-    observed[12] = (observed[12] + 1) % 10
-    after = ask(x, observed)
-    own = part == part[12]
-    assert torch.equal(before[own], after[own])
-    assert not torch.equal(before[~own], after[~own])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_rows_of_a_rare_class_are_in_different_folds(seed: int) -> None:
+    """Two rows and two folds: each is known to the head that predicts the other."""
+    x, observed = clouds(60)
+    x[:2], observed[:2] = torch.tensor([0.0, 0.0, 0.0, 8.0]), 3
+    config = AuditConfig(folds=2, head_epochs=30, head_warmup=1, head_min_steps=1)
+    labels = Labels(observed, trusted=torch.arange(60) < 2)
+    p = cross_fit(x, labels, 4, as_it_is, config=config, seed=seed)
+    assert p[:2].argmax(1).tolist() == [3, 3]
 
 
-def test_each_class_is_dealt_out_evenly() -> None:
-    observed = torch.tensor([0] * 9 + [1] * 4 + [-1] * 7)
-    part = out_of_fold._parts(observed, torch.Generator().manual_seed(0))
-    for label in (0, 1, -1):
-        counts = part[observed == label].bincount(minlength=out_of_fold.PARTS)
-        assert counts.max() - counts.min() <= 1
-
-
-def test_witnesses_are_better_than_the_labels() -> None:
+def test_predictions_are_better_than_the_labels() -> None:
     x, observed, truth = digits(300)
-    said = ask(x, observed)
-    assert said.sum(1).tolist() == pytest.approx([1.0] * 300, abs=1e-4)
-    assert (said.argmax(1) == truth).double().mean() > (observed == truth).double().mean() + 0.05
+    p = predict(x, observed, config=AuditConfig())
+    assert p.sum(1).tolist() == pytest.approx([1.0] * 300, abs=1e-4)
+    assert (p.argmax(1) == truth).double().mean() > (observed == truth).double().mean() + 0.05
 
 
-@pytest.mark.usefixtures("short")
+def test_rows_without_a_label_are_predicted_and_not_trained_on() -> None:
+    x, truth = clouds(90)
+    observed = truth.clone()
+    observed[::3] = -1  # all rows of a class
+    p = predict(x, observed, 3, config=AuditConfig(head_min_steps=60))
+    assert p.isfinite().all()
+    assert (p[:, 0] < 0.4).all()  # nobody said that there is such a class
+    assert (p.argmax(1) == truth)[observed >= 0].all()
+
+
 def test_seed_decides_and_global_random_numbers_stay() -> None:
     x, observed, _ = digits(60)
     before, of_numpy = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    first, again, other = (ask(x, observed, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (predict(x, observed, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(before, torch.get_rng_state())
     assert (np.random.get_state()[1] == of_numpy).all()  # noqa: NPY002
 
 
-@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("n", [2, 3, 50])
 def test_few_rows(n: int) -> None:
     x, observed, _ = digits(n)
-    said = ask(x, observed)
-    assert said.shape == (n, 10)
-    assert said.isfinite().all()
+    p = predict(x, observed)
+    assert p.shape == (n, 10)
+    assert p.isfinite().all()
 
 
-@pytest.mark.usefixtures("short")
 def test_class_with_one_row_and_rows_without_labels() -> None:
     x, observed, _ = digits(60)
     observed = observed % 3
     observed[observed == 2] = -1
     observed[5] = 2
-    said = ask(x, observed, 3)
-    assert said.isfinite().all()
-    assert said.min() >= 0
+    p = predict(x, observed, 3)
+    assert p.isfinite().all()
+    assert p.min() >= 0
 
 
-@pytest.mark.usefixtures("short")
-def test_trusted_targets_are_never_softened(monkeypatch: pytest.MonkeyPatch) -> None:
-    doubted: list[int] = []
-
-    def soft(p: Tensor, observed: Tensor) -> Tensor:
-        doubted.append(len(observed))
-        return one_hot(observed, p.shape[1])
-
-    monkeypatch.setattr(out_of_fold, "soft_labels", soft)
+@pytest.mark.parametrize("numbers", [0, 2**27])
+def test_features_that_are_too_many_are_normalized_in_parts(
+    numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x, observed, _ = digits(60)
-    ask(x, observed, trusted=torch.arange(60) < 25)
-    assert set(doubted) == {35}
+    whole = predict(x, observed)
+    monkeypatch.setattr(out_of_fold, "NORMALIZED_AT_ONCE", numbers)
+    assert torch.allclose(predict(x, observed), whole, atol=1e-6)
 
 
-@pytest.mark.usefixtures("short")
+def test_decided_rows_teach_the_heads() -> None:
+    """Most labels of class 2 say 1, which nobody can see; a person has decided 12 rows."""
+    x, truth = clouds(180)
+    flip = torch.rand(180, generator=torch.Generator().manual_seed(2)) < 0.6
+    original = torch.where(flip & (truth == 2), 1, truth)
+    trusted = torch.zeros(180, dtype=torch.bool)
+    trusted[(truth == 2).nonzero()[:12, 0]] = True
+    observed = torch.where(trusted, truth, original)
+    rest = ~trusted & (truth == 2)
+
+    def of_the_rest(labels: Labels) -> float:
+        config = AuditConfig(head_min_steps=100)
+        return float(cross_fit(x, labels, 3, as_it_is, config=config)[rest, 2].mean())
+
+    nothing = of_the_rest(Labels(original))
+    corrected = of_the_rest(Labels(observed))  # twelve labels more, as doubtful as the others
+    certain = of_the_rest(Labels(observed, trusted=trusted))
+    with_noise = of_the_rest(Labels(observed, original, trusted))  # shows how labels go wrong
+    assert nothing < corrected < certain < with_noise
+    assert nothing < 0.4
+    assert with_noise > 0.5
+
+
 def test_a_bar_shows_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
 
@@ -157,31 +162,26 @@ def test_a_bar_shows_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
         assert what
         assert shown
         yield done.append
-        assert sum(done) == total == out_of_fold.PARTS * out_of_fold.EPOCHS
+        assert sum(done) == total == 2 * 5
 
     monkeypatch.setattr(out_of_fold, "progress_bar", noted)
     x, observed, _ = digits(60)
-    ask(x, observed, progress=True)
+    config = AuditConfig(folds=2, head_epochs=5, head_min_steps=1)
+    predict(x, observed, config=config, progress=True)
     assert done
 
 
-@pytest.mark.usefixtures("short")
-def test_noise_is_learned_from_decided_rows_with_the_labels_that_original(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked = []
+def test_small_data_sets_are_trained_for_enough_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[float] = []
+    step = SoftLabelTrainer.step
 
-    def note(p: Tensor, observed: Tensor) -> Tensor:
-        asked.append((p, observed))
-        return p
+    def noted(self: SoftLabelTrainer, x: Tensor, targets: Tensor, done: float, loss: Any) -> None:
+        steps.append(done)
+        step(self, x, targets, done, loss)
 
-    monkeypatch.setattr(out_of_fold, "soft_labels", note)
-    observed, original = torch.arange(60) % 3, torch.arange(60) % 3
-    trusted = torch.arange(60) < 25
-    original[:25] = 2
-    original[0] = observed[50] = -1  # decided, but it came without a label; and one without any
-    ask(numbered(60) / 100, observed, 3, trusted=trusted, original=original)
-    p, labels = asked[-1]
-    there = (original >= 0) & (observed >= 0)
-    assert torch.equal(labels, original[there])
-    assert torch.equal(p[:24], one_hot(observed[1:25], 3).double())
+    monkeypatch.setattr(SoftLabelTrainer, "step", noted)
+    x, observed, _ = digits(60)
+    config = AuditConfig(folds=3, head_epochs=1, head_warmup=1, head_min_steps=50)
+    predict(x, observed, config=config)
+    assert 3 * 50 <= len(steps) < 3 * 80
+    assert steps == sorted(steps)

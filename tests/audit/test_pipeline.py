@@ -1,142 +1,212 @@
-"""How much a label must be doubted to move, and what the classifier learns at the end."""
+"""From rows to decisions: trained once, predicted once, and no label moves without evidence."""
 
 import copy
+from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from colafier import methods
 from colafier.audit import pipeline
-from colafier.audit.fine_tuning import fine_tune
-from colafier.audit.noise_model import posterior
-from colafier.audit.policy import decide
-from colafier.methods.contract import Labels
+from colafier.audit.config import AuditConfig
+from colafier.audit.pipeline import Trained, audit, configure, train_and_audit, train_method
+from colafier.methods.contract import Labels, Purified
 from colafier.nets import inference
+from colafier.nets.normalize import Normalize
+from colafier.training.config import TrainConfig
+from colafier.training.records import History
+from colafier.training.training_set import TrainingSet
 
-N, C = 400, 4
-
-
-def votes(truth: Tensor, sureness: Tensor) -> Tensor:
-    """Probabilities (n, c) with so much on the true class and the rest spread evenly."""
-    spread = ((1 - sureness) / (C - 1))[:, None].expand(-1, C)
-    return torch.where(one_hot(truth, C).bool(), sureness[:, None], spread)
+SHORT = {"head_epochs": 3, "head_warmup": 1, "head_min_steps": 1}
 
 
-def crowd(wrong: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Truth, observed labels with a share of wrong ones, and what the witnesses say."""
+def clouds(n: int, wrong: float = 0.0, c: int = 3) -> tuple[Tensor, Tensor, Tensor]:
+    """Vectors (n, 6) around one center for each class, observed labels and truth (n,)."""
     generator = torch.Generator().manual_seed(0)
-    truth = torch.arange(N) % C
-    flipped = torch.rand(N, generator=generator) < wrong
-    sureness = 0.4 + 0.59 * torch.rand(N, generator=generator)
-    return truth, torch.where(flipped, (truth + 1) % C, truth), votes(truth, sureness)
+    truth = torch.arange(n) % c
+    x = 4 * torch.eye(c, 6)[truth] + torch.randn(n, 6, generator=generator)
+    flip = torch.rand(n, generator=generator) < wrong
+    return x, torch.where(flip, (truth + 1) % c, truth), truth
 
 
-def by_heart(observed: Tensor) -> Tensor:
-    """A classifier that likes every label."""
-    return one_hot(observed.clamp(min=0), C).float()
+def blobs(n: int) -> tuple[Tensor, Tensor]:
+    """Images (n, 1, 8, 8) as bytes, dark or bright, and their classes (n,)."""
+    truth = torch.arange(n) % 2
+    noise = torch.randint(0, 60, (n, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    return (noise + 150 * truth[:, None, None, None]).byte(), truth
 
 
-def test_a_case_may_be_weaker_where_the_surest_rows_have_wrong_labels() -> None:
-    for wrong in (0.0, 0.1, 0.3):
-        truth, observed, said = crowd(wrong)
-        found = posterior(said, Labels(observed))
-        sureness = found.probabilities.max(1).values
-        surest = said.max(1).values.argsort(descending=True)[: round(pipeline.SUREST * N)]
-        doubted = float((truth != observed)[surest].double().mean())
-        may_move = pipeline._may_move(found, by_heart(observed), said, observed)
-        assert torch.equal(may_move, sureness >= 1 - pipeline.LENIENCE * doubted)
-        if wrong == 0:  # nothing is so sure
-            assert not may_move[sureness < 1].any()
+def one_by_one(n: int, c: int, classifier: Tensor) -> Trained:
+    """A method after training on rows with a feature each, so that any label can be learned."""
+    net = nn.Linear(n, c, bias=False)
+    net.weight.data = classifier.log().T / 10
+    return Trained(
+        classifier=net.eval(),
+        normalize=Normalize(torch.zeros(n), torch.ones(n)),
+        probabilities=classifier,
+        purified=Purified(classifier.argmax(1), torch.ones(n)),
+        history=History([]),
+        resolved={},
+        frozen=frozenset(),
+    )
 
 
-def test_a_label_may_move_where_the_classifier_objects_too() -> None:
-    truth, observed, said = crowd(0.02)
-    found = posterior(said, Labels(observed))
-    may_move = pipeline._may_move(found, by_heart(truth), said, observed)
-    assert may_move[truth != observed].all()
-    assert not may_move[(truth == observed) & (found.probabilities.max(1).values < 0.9)].any()
+def test_wrong_labels_move_and_right_ones_stay() -> None:
+    x, observed, truth = clouds(150, wrong=0.15)
+    observed[::25] = -1
+    train, config = configure((6,), 150, {"method": "ce", "epochs": 10}, {"head_min_steps": 100})
+    result = train_and_audit(x, Labels(observed), 3, train, config)
+    labeled = observed >= 0
+    assert (result.decided.labels == truth)[labeled].float().mean() > 0.97
+    assert (result.decided.labels[~labeled] == -1).all()
+    assert (result.predicted == truth).float().mean() > 0.97
+    assert result.found.rate == pytest.approx(0.15, abs=0.06)
+    assert result.agreement == pytest.approx(0.85, abs=0.08)
+    assert len(result.history.epochs) == 10
+    assert set(result.votes) == {"classifier", "out-of-fold heads"}
 
 
-def test_witnesses_that_never_see_a_class_cannot_take_its_labels_away() -> None:
-    truth, observed, said = crowd(0.3)
-    blind = said.clone()
-    blind[truth == 3] = said[truth == 3].roll(1, 1)  # they see class 0 instead
-    found = posterior(blind, Labels(observed))
-    may_move = pipeline._may_move(found, by_heart(observed), blind, observed)
-    assert not may_move[observed == 3].any()
-    assert may_move[observed != 3].any()
+def test_trusted_rows_never_move() -> None:
+    x, observed, truth = clouds(90)
+    trusted = torch.arange(90) < 6
+    observed[:6] = (truth[:6] + 1) % 3  # a person said so
+    train, config = configure((6,), 90, {"method": "ce", "epochs": 10}, {"head_min_steps": 60})
+    result = train_and_audit(x, Labels(observed, truth, trusted), 3, train, config)
+    assert torch.equal(result.decided.labels[:6], observed[:6])
+    assert set(result.decided.action[:6]) == {"keep"}
+    assert (result.found.quality[:6] == 1).all()
 
 
-def test_rows_without_a_label_say_nothing_about_the_labels() -> None:
-    _, observed, said = crowd(0.3)
-    found = posterior(said, Labels(observed))
-    below = found.probabilities.max(1).values < 1
-    nothing = torch.full_like(observed, -1)
-    p = by_heart(observed)
-    assert pipeline._may_move(found, p, said, observed)[below].any()
-    unlabelled = pipeline._may_move(found, p, said, nothing)
-    assert unlabelled.all()  # no label, none to protect
+def test_duplicates_with_different_labels_are_for_a_person() -> None:
+    x, observed, _ = clouds(60)
+    x[1], observed[1] = x[0], (observed[0] + 1) % 3
+    groups = torch.full((60,), -1)
+    groups[:2] = 0
+    train, config = configure((6,), 60, {"method": "ce", "epochs": 3}, SHORT)
+    result = train_and_audit(x, Labels(observed), 3, train, config, groups=groups)
+    assert result.decided.action[:2].tolist() == ["review", "review"]
+    assert result.decided.reason[:2].tolist() == ["duplicate", "duplicate"]
 
 
-def test_a_label_that_is_kept_is_learned_as_right() -> None:
-    _, observed, said = crowd(0.3)
-    observed[0] = -1
-    found = posterior(said, Labels(observed))
-    none = torch.zeros(N, dtype=torch.bool)
-    decided = decide(found, found.plausible, observed, may_move=none)
-    targets = pipeline._soft_targets(found, decided, observed)
-    doubted = (decided.suggested != observed) & (observed >= 0)
-    assert doubted.any()
-    assert torch.equal(targets[doubted], one_hot(observed[doubted], C).float())
-    assert torch.equal(targets[~doubted], found.probabilities[~doubted])
-    moved = pipeline._soft_targets(found, decide(found, found.plausible, observed), observed)
-    assert torch.equal(moved.argmax(1), found.probabilities.argmax(1))
+@pytest.mark.parametrize("moves", [False, True])
+def test_the_classifier_is_fine_tuned_on_what_was_decided(
+    moves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A label that is kept counts as right, even where another class is likelier."""
+    n, c = 120, 3
+    truth = torch.arange(n) % c
+    observed = truth.clone()
+    observed[:12] = (truth[:12] + 1) % c
+    p = 0.94 * one_hot(truth, c).float() + 0.02
+    monkeypatch.setattr("colafier.audit.out_of_fold.cross_fit", lambda *_, **__: p)
+    groups = torch.full((n,), -1)
+    if not moves:  # each is said to be the duplicate of a row with another label
+        groups[:12] = groups[12:24] = torch.arange(12)
+    x, train = 10 * torch.eye(n), TrainConfig(batch_size=40, lr=0.05)
+    config = AuditConfig(fine_tune_epochs=30)
+    result = audit(one_by_one(n, c, p), x, Labels(observed), train, config, groups=groups)
+    assert torch.equal(result.decided.suggested, truth)
+    assert torch.equal(result.decided.labels, truth if moves else observed)
+    assert torch.equal(result.predicted, truth if moves else observed)
 
 
-def test_relearning_follows_what_is_believed_and_repeats_itself() -> None:
-    generator = torch.Generator().manual_seed(1)
-    truth = torch.arange(N) % C
-    x = 3 * one_hot(truth, 8).float() + torch.randn(N, 8, generator=generator)
-    results = []
-    for _ in range(2):
-        torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, C)).eval()
-        before = inference.predict(net, x, lambda v: v)
-        state = torch.get_rng_state()
-        fine_tune(net, x, one_hot(truth, C).float(), lambda v: v, epochs=20, batch_size=50, lr=0.01)
-        assert torch.equal(state, torch.get_rng_state())  # nobody else's numbers are used up
-        results.append(inference.predict(net, x, lambda v: v))
-    assert (before.argmax(1) == truth).float().mean() < 0.6
-    assert (results[0].argmax(1) == truth).float().mean() > 0.9
-    assert torch.equal(*results)
-    assert not net.training
-    assert not any(p.requires_grad for p in net.parameters())
-
-
-def test_relearning_takes_nets_that_need_more_than_one_row() -> None:
-    net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, C))
-    x, believed = torch.rand(17, 8), torch.full((17, C), 1 / C)
-    fine_tune(net, x, believed, lambda v: v, epochs=1, batch_size=16)
-    assert all(p.isfinite().all() for p in net.parameters())
+def test_without_fine_tuning_the_classifier_stays() -> None:
+    n, c = 60, 3
+    p = 0.94 * one_hot(torch.arange(n) % c, c).float() + 0.02
+    trained = one_by_one(n, c, p)
+    before = copy.deepcopy(trained.classifier.state_dict())
+    labels = Labels(torch.arange(n) % c)
+    result = audit(trained, torch.eye(n), labels, TrainConfig(), AuditConfig(**SHORT))
+    assert result.classifier is trained.classifier
+    assert torch.equal(trained.classifier.state_dict()["weight"], before["weight"])
+    assert torch.equal(result.predicted, p.argmax(1))
 
 
 def test_frozen_parts_of_a_net_stay_as_they_are() -> None:
     frozen = nn.Linear(6, 5).requires_grad_(False)
-    x = torch.randn(60, 6, generator=torch.Generator().manual_seed(0))
-    own = pipeline.recipe(
-        (6,),
-        60,
-        net=lambda: nn.Sequential(copy.deepcopy(frozen), nn.Tanh()),
-        epochs=2,
-        fine_tune_epochs=2,
-    )
-    judged = pipeline.judge(x, torch.arange(60) % 2, 2, own)
-    state = judged.classifier.state_dict()
+    x, observed, _ = clouds(60)
+
+    def net() -> nn.Module:
+        return nn.Sequential(copy.deepcopy(frozen), nn.Tanh(), nn.Linear(5, 4))
+
+    own = {"net": net, "epochs": 2}
+    train, config = configure((6,), 60, own, {**SHORT, "fine_tune_epochs": 2})
+    result = train_and_audit(x, Labels(observed), 3, train, config)
+    state = result.classifier.state_dict()
     kept = [value for value in state.values() if value.shape == frozen.weight.shape]
     assert torch.equal(kept[0], frozen.weight)
 
 
-def test_only_colafier_on_vectors_learns_again() -> None:
-    assert pipeline.recipe((8,), 500).fine_tune_epochs == pipeline.recipe((8,), 500).epochs
-    assert pipeline.recipe((8,), 500, method="ce").fine_tune_epochs == 0
-    assert pipeline.recipe((3, 32, 32), 500).fine_tune_epochs == 0
+def test_images_are_audited_without_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Tensor:
+        raise AssertionError("heads are for features")
+
+    monkeypatch.setattr("colafier.audit.out_of_fold.cross_fit", refuse)
+    x, truth = blobs(60)
+    observed = truth.clone()
+    observed[:3] = 1 - observed[:3]
+    train, config = configure((1, 8, 8), 60, {"method": "ce", "epochs": 6, "batch_size": 16})
+    result = train_and_audit(x, Labels(observed), 2, train, config)
+    moved = result.decided.labels != observed
+    assert moved.any()
+    assert (result.decided.labels == truth)[moved].all()
+    assert torch.equal(result.method_labels[moved], result.decided.labels[moved])
+
+
+@pytest.mark.parametrize("name", methods.available())
+def test_a_finished_method_is_predicted_over_all_rows_once(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, observed, _ = clouds(40)
+    finished = False
+    calls: list[Any] = []
+    fit, predict = pipeline.fit, TrainingSet.predict
+
+    def fit_first(*args: Any, **kwargs: Any) -> History:
+        nonlocal finished
+        history = fit(*args, **kwargs)
+        finished = True
+        return history
+
+    def counted(self: TrainingSet, module: nn.Module, rows: Tensor | None = None) -> Tensor:
+        if finished:
+            calls.append((module, rows))
+        return predict(self, module, rows)
+
+    monkeypatch.setattr(pipeline, "fit", fit_first)
+    monkeypatch.setattr(TrainingSet, "predict", counted)
+    train, _ = configure((6,), 40, {"method": name, "epochs": 2, "net": "linear"})
+    trained = train_method(x, Labels(observed), 3, train)
+    ((module, rows),) = calls
+    assert rows is None
+    p = inference.predict(trained.classifier, x, trained.normalize)
+    assert torch.equal(inference.predict(module, x, trained.normalize), p)
+    assert torch.equal(trained.probabilities, p)
+    assert len(trained.purified.labels) == 40
+
+
+def test_the_audit_predicts_again_only_after_fine_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    predict = inference.predict
+
+    def counted(module: nn.Module, x: Tensor, *rest: Any) -> Tensor:
+        calls.append(len(x))
+        return predict(module, x, *rest)
+
+    monkeypatch.setattr(inference, "predict", counted)
+    x, observed, _ = clouds(40)
+    images, classes = blobs(40)
+    for rows, labels, c, epochs, expected in (
+        (x, observed, 3, 0, [40]),
+        (x, observed, 3, 1, [40, 40]),
+        (images, classes, 2, 0, [40]),
+    ):
+        calls.clear()
+        own = {"method": "ce", "epochs": 1, "net": "linear"}
+        train, config = configure(
+            tuple(rows.shape[1:]), 40, own, {**SHORT, "fine_tune_epochs": epochs}
+        )
+        train_and_audit(rows, Labels(labels), c, train, config)
+        assert calls == expected

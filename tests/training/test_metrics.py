@@ -112,3 +112,12 @@ def test_clean_labels_that_stay() -> None:
     found = Metrics(TRUTH, TRUTH).final(Purified(TRUTH, torch.ones(N)))
     assert found["labels_right_after"] == 1
     assert found["precision"] is found["recall"] is found["auroc"] is None
+
+
+def test_labels_of_the_audit_are_scored_like_those_of_a_method() -> None:
+    metrics = Metrics(TRUTH, OBSERVED)
+    found = metrics.labels(LABELS)
+    whole = metrics.final(Purified(LABELS, torch.ones(N)))
+    assert found == {name: whole[name] for name in found}
+    assert {"labels_right_after", "labels_fixed", "precision", "recall"} <= set(found)
+    assert Metrics(None, OBSERVED).labels(LABELS) == {}

@@ -189,7 +189,7 @@ def test_a_finished_run_is_trained_on(tmp_path: Path) -> None:
     first.mkdir()
     longer.mkdir()
     begun = train(Reopened(), folder=first).epochs
-    on: dict[str, Any] = {"earlier": first / "checkpoint.pt", "epochs": 5}
+    on: dict[str, Any] = {"warm_start": first / "checkpoint.pt", "epochs": 5}
     method, stopped = Reopened(), Reopened()
     whole = train(method, **on).epochs
     assert whole[:3] == begun

@@ -12,8 +12,9 @@ def images(n: int = 21, **settings: object) -> TrainingSet:
     g = torch.Generator().manual_seed(1)
     x = torch.randint(256, (n, 3, 8, 8), generator=g, dtype=torch.uint8)
     known = {"view_names": ("weak",), "batch_size": 8, "seed": 3} | settings
-    observed = known.pop("observed", torch.arange(n) % 3)
-    return TrainingSet(x, Labels(observed), 3, **known)  # type: ignore[arg-type]
+    of_labels = {name: known.pop(name, None) for name in ("original", "trusted")}
+    labels = Labels(known.pop("observed", torch.arange(n) % 3), **of_labels)
+    return TrainingSet(x, labels, 3, **known)  # type: ignore[arg-type]
 
 
 def run_pass(

@@ -1,9 +1,9 @@
 """The constants that decide about labels, each with where its value comes from."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, get_type_hints
 
-from colafier._validation import Range
+from colafier._validation import Range, checked
 
 Fraction = Annotated[float, Range(0, 1)]
 
@@ -61,3 +61,7 @@ class AuditConfig:
     # epochs as the training has on features: test accuracy +.3 to +.5 points with 50,000 rows, +3
     # to +6 with few noisy ones.
     fine_tune_epochs: Annotated[int, Range(0)] = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what has no meaning."""
+        checked(vars(self), get_type_hints(AuditConfig, include_extras=True), "setting")

@@ -41,7 +41,7 @@ def purify(
         float, typer.Option(help="How sure a relabel must be, 0 to 1; 0: the likeliest class.")
     ] = 0.0,
     mode: Annotated[
-        str, typer.Option(help="frozen: embed, then train small heads. scratch: train a CNN.")
+        str, typer.Option(help="features: embed, then train small nets. end-to-end: train a CNN.")
     ] = "features",
     embedder: Annotated[
         str,
@@ -49,7 +49,7 @@ def purify(
     ] = "auto",
     size: Annotated[int | None, typer.Option(min=8, help="Side of the images in pixels.")] = None,
     method: Annotated[str, typer.Option(help="See: colafier methods.")] = "colafier",
-    net: Annotated[str | None, typer.Option(help="Net of the scratch lane, as resnet18.")] = None,
+    net: Annotated[str | None, typer.Option(help="Net to train, such as resnet18.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1)] = None,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     write: Annotated[
@@ -75,8 +75,8 @@ def purify(
 
     Kind and columns are detected and shown. The source is never changed. OUT/labels.csv has every
     row in input order: original_label, label, action (keep, relabel, review, exclude),
-    label_quality and why; OUT/report.html explains it and takes your decisions; OUT/model is the classifier;
-    OUT/summary.json says how many labels are wrong.
+    label_quality and why; OUT/report.html explains it and takes your decisions; OUT/model is the
+    classifier; OUT/summary.json says how many labels are wrong.
     """
     from colafier.report import page
     from colafier.workflows import purify as pipeline
@@ -92,8 +92,8 @@ def purify(
             folder = out
             options = pipeline.Options(
                 source=source, image=image, text=text, label=label, mode=mode, embedder=embedder,
-                size=size, method=method, net=net, epochs=epochs, min_confidence=min_confidence, seed=seed,
-                write=write, cache=not no_cache,
+                size=size, method=method, net=net, epochs=epochs, seed=seed, write=write,
+                min_confidence=min_confidence, cache=not no_cache,
                 features=tuple(features) if features else None,
                 missing=("", *(missing or ())),
             )  # fmt: skip

@@ -200,10 +200,11 @@ def _train_again(
     classes = list(task.source.classes)
     epochs, start = warm_start(settings, run.folder, work if resume else None, classes, say)
     train(
-        replace(settings, epochs=epochs),
+        settings,
         task,
         work,
         decided=decided,
+        epochs=epochs,
         warm_start=start,
         resume=resume,
         progress=progress,

@@ -125,6 +125,7 @@ def train(
     folder: Path | None = None,
     *,
     decided: DecidedRows | None = None,
+    epochs: int | None = None,
     warm_start: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -138,6 +139,7 @@ def train(
         task: Rows and labels.
         folder: Gets the files of the run; None: nothing is written.
         decided: Rows whose label a person decided: trained on as such, and never changed.
+        epochs: Epochs of the whole run, in place of those of the settings.
         warm_start: Checkpoint of the run that was reviewed, to train on from.
         resume: Continue from the folder's checkpoint, if there is one.
         overwrite: Replace an older run in the folder.
@@ -149,6 +151,7 @@ def train(
     fingerprint = data.dataset.fingerprint()
     digest = None if decided is None else decided.digest()
     config = RunConfig("train", settings.to_dict(), fingerprint, digest)
+    settings = settings if epochs is None else replace(settings, epochs=epochs)
     claim = (
         nullcontext(None)
         if folder is None
