@@ -23,7 +23,8 @@ def seconds(value: float) -> str:
 
 LINES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("labels_right_before", "labels right before", percent),
-    ("labels_right_after", "labels right after", percent),
+    ("labels_right_after", "labels right after, by the method", percent),
+    ("audit.labels_right_after", "labels right after the audit", percent),
     ("labels_fixed", "wrong labels fixed", whole),
     ("labels_broken", "clean labels broken", whole),
     ("precision", "label errors found: precision", percent),
@@ -40,7 +41,14 @@ def table(records: Mapping[str, Mapping[str, Any]], title: str) -> Table:
     for name in records:
         shown.add_column(name, justify="right")
     for key, words, form in LINES:
-        values = [record.get(key) for record in records.values()]
+        values = [_figure(record, key) for record in records.values()]
         if any(value is not None for value in values):
             shown.add_row(words, *("-" if value is None else form(value) for value in values))
     return shown
+
+
+def _figure(record: Mapping[str, Any], key: str) -> Any:
+    """A figure of a record; `audit.name` is one of the figures after the audit."""
+    part, _, name = key.rpartition(".")
+    found = record.get(part, {}) if part else record
+    return found.get(name)

@@ -1,5 +1,6 @@
 """What a run leaves in its folder: table, summary, model, report, purified data."""
 
+import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +23,11 @@ from colafier.training.config import TrainConfig
 from colafier.workflows import run_dir
 from colafier.workflows.labeled_data import LabeledData
 from colafier.workflows.model_store import StoredModel, save
+from colafier.workflows.model_store.architectures import unstorable
 from colafier.workflows.run_dir import DATA, LABELS, MODEL, RECORD, SUMMARY
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,10 @@ class Outputs:
         with atomic_file(out / LABELS) as path:
             lines.to_csv(path, index=False, float_format="%.6g")
         shutil.rmtree(out / MODEL, ignore_errors=True)
-        save(self._model(summary), out / MODEL, files=rows.files)
+        if problem := unstorable(self.result.classifier, self.config.net):
+            log.warning("no model is stored: %s", problem)
+        else:
+            save(self._model(summary), out / MODEL, files=rows.files)
         if self.form:
             run_dir.remove_data(out)
             keep = np.asarray(lines["action"] != EXCLUDE).tolist()

@@ -46,6 +46,17 @@ def describe(classifier: nn.Module) -> dict[str, Any]:
     )
 
 
+def unstorable(classifier: nn.Module, net: Any) -> str:
+    """Why a classifier cannot be stored; empty if it can."""
+    if not isinstance(net, str):
+        return "a net of your own cannot be rebuilt from a name; keep its weights with torch.save"
+    try:
+        describe(classifier)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def rebuild(architecture: str, make_net: MakeNet, num_classes: int, members: int) -> nn.Module:
     """A fresh classifier of this architecture, in eval mode; the caller's random state stays."""
     if architecture not in ARCHITECTURES:
