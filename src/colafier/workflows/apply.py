@@ -207,6 +207,7 @@ def _train_again(
         epochs=epochs,
         warm_start=start,
         resume=resume,
+        again=f"colafier apply {run.folder} --continue",
         progress=progress,
     )
 

@@ -46,11 +46,11 @@ class RunConfig:
     @property
     def resume_command(self) -> str:
         """What continues a stopped run; OUT stands for its folder."""
-        return (
-            "colafier purify --resume OUT"
-            if self.kind == "purify"
-            else ("colafier train --resume --out OUT")
-        )
+        commands = {
+            "purify": "colafier purify --resume OUT",
+            "train": "colafier train --resume --out OUT",
+        }
+        return commands[self.kind]
 
 
 def read_config(out: Path) -> RunConfig:
@@ -142,11 +142,25 @@ class Claim:
 
 
 @contextmanager
-def claimed(out: Path, config: RunConfig, *, resume: bool, overwrite: bool) -> Iterator[Claim]:
+def claimed(
+    out: Path,
+    config: RunConfig,
+    *,
+    resume: bool,
+    overwrite: bool,
+    again: str | None = None,
+) -> Iterator[Claim]:
     """Take a folder for a run, and lock it until the block ends.
 
     An error before `Claim.start` leaves the folder as it was: an older run stays, a new folder is
     removed. After it, what is there is kept, so that the run can be resumed.
+
+    Args:
+        out: The folder.
+        config: What the run is started with.
+        resume: Whether to continue the run in the folder.
+        overwrite: Whether to replace the run in the folder.
+        again: The command that continues this run, for advice; None: that of its kind.
     """
     check(out, resume=resume, overwrite=overwrite)
     older = is_run(out)
@@ -165,10 +179,13 @@ def claimed(out: Path, config: RunConfig, *, resume: bool, overwrite: bool) -> I
         if not older:
             write_config(out, config)
         yield claim
-    except Exception:
+    except Exception as error:
         if not claim.started and not older:
             for name in (CONFIG, encode.PIXELS):
                 (out / name).unlink(missing_ok=True)
+        if claim.started and isinstance(error, OSError):  # such as a full disk
+            advice = again or config.resume_command.replace("OUT", str(out))
+            raise OSError(f"{error}; when this is fixed, continue with: {advice}") from error
         raise
     finally:
         lock.__exit__(None, None, None)
