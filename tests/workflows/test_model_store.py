@@ -243,7 +243,7 @@ def test_read_only_places(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(Path, "mkdir", refuse)  # chmod does not stop root
-    with pytest.raises(PermissionError, match="give another folder|Permission denied"):
+    with pytest.raises(PermissionError, match=r"give another folder|Permission denied"):
         save(trained("ce", "vector"), tmp_path / "other")
     assert not (tmp_path / "other").exists()
 

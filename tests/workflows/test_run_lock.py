@@ -201,12 +201,14 @@ def test_no_lock_stays_after_an_error_or_ctrl_c(
 def test_an_error_before_training_leaves_no_folder(tmp_path: Path) -> None:
     config = RunConfig("train", {"source": "digits"}, "1234")
     out = tmp_path / "new" / "out"
-    with (
-        pytest.raises(ValueError, match="a typo"),
-        claimed(out, config, resume=False, overwrite=False),
-    ):
-        assert (out / LOCK).exists()
-        raise ValueError("a typo")
+
+    def fail() -> None:
+        with claimed(out, config, resume=False, overwrite=False):
+            assert (out / LOCK).exists()
+            raise ValueError("a typo")
+
+    with pytest.raises(ValueError, match="a typo"):
+        fail()
     assert not out.exists()
 
 
