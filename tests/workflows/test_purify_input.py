@@ -108,7 +108,7 @@ def other_file(folder: Path) -> Path:
             ("--mode", "end-to-end"),
             "labels of all usable rows are of one class",
         ),
-        (plain, ("--mode", "end-to-end"), "the scratch lane is for images"),
+        (plain, ("--mode", "end-to-end"), "is for images"),
         (plain, ("--mode", "fast"), "no mode 'fast'; there are features and end-to-end"),
         (plain, ("--min-confidence", "1.2"), "min_confidence must be a number (0 to 1)"),
         (plain, ("--method", "colafer"), "did you mean colafier"),
