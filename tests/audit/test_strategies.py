@@ -144,9 +144,7 @@ def test_heads_that_never_predict_a_class_cannot_take_its_labels_away(of_feature
 
 def slow_pool(a: list[float], b: list[float], weight: float) -> list[float]:
     """A weighted geometric mean of two distributions."""
-    raw = [
-        max(p, 1e-6) ** (1 - weight) * max(q, 1e-6) ** weight for p, q in zip(a, b, strict=True)
-    ]
+    raw = [max(p, 1e-6) ** (1 - weight) * max(q, 1e-6) ** weight for p, q in zip(a, b, strict=True)]
     return [value / sum(raw) for value in raw]
 
 

@@ -7,23 +7,25 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from own_data import CLASSES, colafier, digest, fruit, quickly, read_labels, write_npz
+from own_data import (
+    CLASSES,
+    colafier,
+    digest,
+    fruit,
+    quickly,
+    read_labels,
+    write_decisions,
+    write_npz,
+)
 
 from colafier.audit.label_table import COLUMNS
-from colafier.review.decisions import (
-    AT,
-    FORMAT,
-    FROM,
-    REVIEW,
-    TO,
-    WHY,
-)
 from colafier.workflows import apply, model_store
 
 pytestmark = pytest.mark.usefixtures("quick")
 
 HEAD = ("row", "name", *COLUMNS)
 KEPT = ("row", "name", "original_label")
+REVIEW = ("reviewed_at", "reviewed_from", "reviewed_to", "reviewed_why")
 
 
 @pytest.fixture(scope="module")
@@ -52,32 +54,6 @@ def out(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "out"))
 
 
-def write(out: Path, path: Path, *choices: tuple[int, str, str | None], **head: Any) -> Path:
-    """A decisions.json for the run in a folder."""
-    lines = read_labels(out)
-    summary = json.loads((out / "summary.json").read_text())
-    made = [
-        {
-            "row": row,
-            "name": lines.loc[row, "name"],
-            "original": lines.loc[row, "original_label"] or None,
-            "choice": choice,
-            "label": label,
-            "at": "2026-11-16T09:59:00Z",
-        }
-        for row, choice, label in choices
-    ]
-    content = {
-        "format": FORMAT,
-        "fingerprint": summary["fingerprint"],
-        "rows": summary["rows"],
-        "saved": "2026-11-16T10:00:00Z",
-        "decisions": made,
-    }
-    path.write_text(json.dumps(content | head))
-    return path
-
-
 def some(out: Path, path: Path) -> Path:
     """One of each choice; row 10 is the only one of its class, row 5 cannot be used."""
     observed = read_labels(out)["original_label"]
@@ -90,7 +66,7 @@ def some(out: Path, path: Path) -> Path:
         (6, "suggestion", "plum"),
         (10, "other", "apple"),
     )
-    return write(out, path, *choices)
+    return write_decisions(out, path, *choices)
 
 
 def test_labels_are_written_again_with_a_trail(out: Path, tmp_path: Path) -> None:
@@ -105,12 +81,12 @@ def test_labels_are_written_again_with_a_trail(out: Path, tmp_path: Path) -> Non
     decided = ["relabel", "keep", "exclude", "keep", "relabel", "relabel"]
     assert after.loc[rows, "action"].tolist() == decided
     assert after.loc[[6, 10], "label"].tolist() == ["plum", "apple"]
-    assert after.loc[[2, 10], TO].tolist() == ["", "apple"]
-    assert after.loc[10, FROM] == before.loc[10, "label"]
-    assert after.loc[5, WHY] == "keep: unusable: not finite"
+    assert after.loc[[2, 10], "reviewed_to"].tolist() == ["", "apple"]
+    assert after.loc[10, "reviewed_from"] == before.loc[10, "label"]
+    assert after.loc[5, "reviewed_why"] == "keep: unusable: not finite"
     rest = after.index.difference(rows)
     pd.testing.assert_frame_equal(after.loc[rest, list(HEAD)], before.loc[rest])
-    assert (after.loc[rest, AT] == "").all()
+    assert (after.loc[rest, "reviewed_at"] == "").all()
     assert (out / "labels.before-review.csv").read_bytes() == untouched
     assert not list(out.glob("*.partial"))
     summary = json.loads((out / "summary.json").read_text())
@@ -137,8 +113,8 @@ def test_applied_twice_is_applied_once(out: Path, tmp_path: Path) -> None:
 
 def test_decisions_of_several_people_and_a_reset(out: Path, tmp_path: Path) -> None:
     first = read_labels(out)
-    anna = write(out, tmp_path / "anna.json", (0, "exclude", None))
-    ben = write(out, tmp_path / "ben.json", (1, "exclude", None))
+    anna = write_decisions(out, tmp_path / "anna.json", (0, "exclude", None))
+    ben = write_decisions(out, tmp_path / "ben.json", (1, "exclude", None))
     assert apply.apply(out, [anna]).decided == 1
     assert apply.apply(out, [ben]).decided == 2
     assert apply.apply(out, [ben], reset=True).decided == 1
@@ -149,7 +125,7 @@ def test_decisions_of_several_people_and_a_reset(out: Path, tmp_path: Path) -> N
 
 def test_nothing_is_written_if_one_file_does_not_fit(out: Path, tmp_path: Path) -> None:
     good = some(out, tmp_path / "good.json")
-    bad = write(out, tmp_path / "bad.json", (0, "other", "eel"))
+    bad = write_decisions(out, tmp_path / "bad.json", (0, "other", "eel"))
     before = digest(out)
     with pytest.raises(ValueError, match=r"bad\.json: row 0: there is no class 'eel'"):
         apply.apply(out, [good, bad])
@@ -157,7 +133,7 @@ def test_nothing_is_written_if_one_file_does_not_fit(out: Path, tmp_path: Path) 
 
 
 def test_another_data_set_is_refused(out: Path, tmp_path: Path) -> None:
-    file = write(out, tmp_path / "d.json", (0, "exclude", None), fingerprint="1234")
+    file = write_decisions(out, tmp_path / "d.json", (0, "exclude", None), fingerprint="1234")
     before = digest(out)
     said = colafier("apply", out, file, code=2)
     own = json.loads((out / "summary.json").read_text())["fingerprint"]
@@ -245,7 +221,9 @@ def test_all_rows_decided(tmp_path: Path) -> None:
     quickly(write_npz(tmp_path / "a.npz", n=40, wrong=0.2), tmp_path / "out")
     observed = read_labels(tmp_path / "out")["original_label"]
     choices = [(row, "keep", label) for row, label in enumerate(observed)]
-    apply.apply(tmp_path / "out", [write(tmp_path / "out", tmp_path / "d.json", *choices)])
+    apply.apply(
+        tmp_path / "out", [write_decisions(tmp_path / "out", tmp_path / "d.json", *choices)]
+    )
     summary = apply.continue_training(tmp_path / "out", progress=False).summary
     assert summary["actions"] == {"keep": 40}
     assert (summary["estimated_noise_rate"], summary["estimated_wrong_labels"]) == (0, 0)
@@ -310,11 +288,11 @@ def test_overwriting_a_run_forgets_its_review(source: Path, out: Path, tmp_path:
     apply.apply(out, [some(out, tmp_path / "d.json")])
     quickly(source, out, overwrite=True)
     assert not (out / "labels.before-review.csv").exists()
-    assert AT not in read_labels(out)
+    assert "reviewed_at" not in read_labels(out)
 
 
 def test_training_continues_from_the_checkpoint(out: Path, tmp_path: Path) -> None:
-    apply.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+    apply.apply(out, [write_decisions(out, tmp_path / "d.json", (1, "keep", "pear"))])
     before = (out / "metrics.jsonl").read_text().splitlines()
     said: list[str] = []
     apply.continue_training(out, progress=False, say=said.append)
@@ -341,18 +319,18 @@ def test_training_starts_over_where_it_must(out: Path, tmp_path: Path) -> None:
 
 
 def test_a_reset_forgets_what_was_learned_from_decisions(out: Path, tmp_path: Path) -> None:
-    first = write(out, tmp_path / "d.json", (1, "keep", "pear"))
+    first = write_decisions(out, tmp_path / "d.json", (1, "keep", "pear"))
     apply.apply(out, [first], reset=True)
     assert (out / "checkpoint.pt").exists()  # it knows nothing of them
     apply.continue_training(out, progress=False)
-    apply.apply(out, [write(out, tmp_path / "e.json", (20, "exclude", None))], reset=True)
+    apply.apply(out, [write_decisions(out, tmp_path / "e.json", (20, "exclude", None))], reset=True)
     assert not (out / "checkpoint.pt").exists()
 
 
 def test_a_checkpoint_that_is_deleted_in_between_is_not_missed(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apply.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+    apply.apply(out, [write_decisions(out, tmp_path / "d.json", (1, "keep", "pear"))])
 
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -369,7 +347,7 @@ def test_a_checkpoint_that_is_deleted_in_between_is_not_missed(
 def test_a_method_that_cannot_be_trained_on_starts_over(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     quickly(source, out, epochs=2, method="joint_optim")
-    apply.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+    apply.apply(out, [write_decisions(out, tmp_path / "d.json", (1, "keep", "pear"))])
     said: list[str] = []
     apply.continue_training(out, progress=False, say=said.append)
     assert "joint_optim cannot be trained on: training starts over" in said
@@ -377,7 +355,7 @@ def test_a_method_that_cannot_be_trained_on_starts_over(source: Path, tmp_path: 
 
 
 def test_a_damaged_checkpoint_is_named(out: Path, tmp_path: Path) -> None:
-    apply.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+    apply.apply(out, [write_decisions(out, tmp_path / "d.json", (1, "keep", "pear"))])
     (out / "checkpoint.pt").write_bytes(b"no checkpoint")
     said = colafier("apply", out, "--continue", code=2)
     assert "checkpoint.pt is damaged; start over without it" in " ".join(said.split())
@@ -386,9 +364,9 @@ def test_a_damaged_checkpoint_is_named(out: Path, tmp_path: Path) -> None:
 def test_a_second_review_after_the_first(out: Path, tmp_path: Path) -> None:
     apply.apply(out, [some(out, tmp_path / "d.json")])
     apply.continue_training(out, progress=False)
-    second = write(out, tmp_path / "second.json", (20, "exclude", None))
+    second = write_decisions(out, tmp_path / "second.json", (20, "exclude", None))
     assert apply.apply(out, [second]).decided == 7
     apply.continue_training(out, progress=False)
     after = read_labels(out)
     assert after.loc[[0, 2, 20], "action"].tolist() == ["relabel", "exclude", "exclude"]
-    assert (after[AT] != "").sum() == 7
+    assert (after["reviewed_at"] != "").sum() == 7

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from own_data import clouds, quickly, read_labels
+from own_data import clouds, quickly, read_labels, write_decisions
 from sklearn.datasets import load_digits
-from test_apply import write
 
 from colafier.workflows import apply
 
@@ -75,7 +74,7 @@ def test_the_other_rows_profit_from_decisions(tmp_path: Path) -> None:
     before = read_labels(out)
     rows = np.flatnonzero(truth == 2)[:16]
     choices = [(int(row), "keep" if observed[row] == 2 else "other", "2") for row in rows]
-    apply.apply(out, [write(out, tmp_path / "d.json", *choices)])
+    apply.apply(out, [write_decisions(out, tmp_path / "d.json", *choices)])
     apply.continue_training(out, progress=False)
     after = read_labels(out)
     assert (after.loc[rows, "label"] == "2").all()

@@ -30,6 +30,10 @@ FORMAT = "colafier-run-2"
 Kind = Literal["purify", "train"]
 
 
+class CannotResumeError(ValueError):
+    """A run was started with other data or other decisions."""
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """The content of config.json: what was asked for, and what it came to."""
@@ -105,11 +109,11 @@ def check_resume(out: Path, config: RunConfig) -> None:
     """Refuse to continue a run with other data or other decisions than it was started with."""
     then = read_config(out)
     if then.fingerprint != config.fingerprint:
-        raise ValueError(
+        raise CannotResumeError(
             f"the data was changed after the run in {out} was started; start over with --overwrite"
         )
     if then.decided != config.decided:
-        raise ValueError(
+        raise CannotResumeError(
             f"the run in {out} was started with other decisions; continue with: "
             f"colafier apply {out.parent} --continue"
         )
