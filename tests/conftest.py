@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
@@ -39,10 +40,17 @@ def need() -> Callable[[str], None]:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Little training of the witnesses, and a cache of embeddings of one's own."""
-    from colafier.audit import out_of_fold
+    """By default `purify` trains its out-of-fold heads shortly, and embeddings have a new cache.
+
+    For tests of files, options and messages. Tests of results use the defaults of the package.
+    """
+    from colafier.audit.pipeline import configure
+    from colafier.workflows import purify
+
+    def short(shape: Any, n: int, train: Any = None, audit: Any = None) -> Any:
+        return configure(shape, n, train, {"head_min_steps": 20, **(audit or {})})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(out_of_fold, "MIN_STEPS", 20)
+        patch.setattr(purify, "configure", short)
         patch.setenv("COLAFIER_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield

@@ -1,6 +1,7 @@
 """Small data sets of a user, and the command line on them."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pandas as pd
 from typer.testing import CliRunner
 
 from colafier.cli.app import app
-from colafier.workflows.purify import Options, Outcome, purify
+from colafier.review.decisions import FORMAT
+from colafier.workflows.outputs import Outcome
+from colafier.workflows.purify import Options, purify
 
 Array = np.ndarray[Any, Any]
 CLASSES = ("apple", "pear", "plum")
@@ -23,7 +26,7 @@ def colafier(*words: str | Path, code: int = 0) -> str:
 
 
 def quickly(source: Path, out: Path, **options: Any) -> Outcome:
-    """A run of one epoch of plain training, unless told otherwise."""
+    """A run of one epoch of plain training, unless the options say otherwise."""
     folder = {name: options.pop(name) for name in ("resume", "overwrite") if name in options}
     chosen = {"method": "ce", "epochs": 1, **options}
     return purify(Options(source=str(source), **chosen), out, progress=False, **folder)
@@ -76,3 +79,31 @@ def digest(path: Path) -> dict[str, str]:
 def read_labels(out: Path) -> pd.DataFrame:
     """The result table as text."""
     return pd.read_csv(out / "labels.csv", dtype=str, keep_default_na=False)
+
+
+def write_decisions(
+    out: Path, path: Path, *choices: tuple[int, str, str | None], **head: Any
+) -> Path:
+    """A decisions.json for the run in a folder."""
+    lines = read_labels(out)
+    summary = json.loads((out / "summary.json").read_text())
+    made = [
+        {
+            "row": row,
+            "name": lines.loc[row, "name"],
+            "original": lines.loc[row, "original_label"] or None,
+            "choice": choice,
+            "label": label,
+            "at": "2026-11-16T09:59:00Z",
+        }
+        for row, choice, label in choices
+    ]
+    content = {
+        "format": FORMAT,
+        "fingerprint": summary["fingerprint"],
+        "rows": summary["rows"],
+        "saved": "2026-11-16T10:00:00Z",
+        "decisions": made,
+    }
+    path.write_text(json.dumps(content | head))
+    return path

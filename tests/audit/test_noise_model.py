@@ -199,7 +199,7 @@ def test_soft_labels_lie_between_label_and_classifier() -> None:
 
 
 def reviewed(n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rows of which the most doubtful quarter is decided: p, original labels, truth, trusted rows."""
+    """The most doubtful quarter of rows is decided: p, original labels, truth, trusted rows."""
     p, truth = calibrated(n)
     original = noisy(truth, NOISE)
     worst = posterior(p, Labels(original), CALIBRATED).quality.argsort()[: n // 4]

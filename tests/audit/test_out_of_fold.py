@@ -1,7 +1,5 @@
 """Every row is predicted by a head that never saw its label."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -154,21 +152,18 @@ def test_decided_rows_teach_the_heads() -> None:
     assert with_noise > 0.5
 
 
-def test_a_bar_shows_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[int] = []
-
-    @contextmanager
-    def noted(what: str, total: int, shown: bool) -> Iterator[Callable[[int], None]]:
-        assert what
-        assert shown
-        yield done.append
-        assert sum(done) == total == 2 * 5
-
-    monkeypatch.setattr(out_of_fold, "progress_bar", noted)
+def test_a_bar_shows_the_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich takes the test for a terminal
     x, observed, _ = digits(60)
     config = AuditConfig(folds=2, head_epochs=5, head_min_steps=1)
     predict(x, observed, config=config, progress=True)
-    assert done
+    shown = capsys.readouterr().err
+    assert "out-of-fold predictions" in shown
+    assert "10/10" in shown
+    predict(x, observed, config=config)
+    assert capsys.readouterr().err == ""
 
 
 def test_small_data_sets_are_trained_for_enough_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,26 +5,27 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
-from own_data import CLASSES, clouds, colafier, digest, fruit, quickly, read_labels, write_npz
+from own_data import (
+    CLASSES,
+    colafier,
+    digest,
+    fruit,
+    quickly,
+    read_labels,
+    write_decisions,
+    write_npz,
+)
 
 from colafier.audit.label_table import COLUMNS
-from colafier.review.decided import (
-    REVIEW_COLUMNS,
-    REVIEWED_AT,
-    REVIEWED_FROM,
-    REVIEWED_TO,
-    REVIEWED_WHY,
-)
-from colafier.review.decisions import FORMAT
 from colafier.workflows import apply, model_store
 
 pytestmark = pytest.mark.usefixtures("quick")
 
 HEAD = ("row", "name", *COLUMNS)
 KEPT = ("row", "name", "original_label")
+REVIEW = ("reviewed_at", "reviewed_from", "reviewed_to", "reviewed_why")
 
 
 @pytest.fixture(scope="module")
@@ -53,32 +54,6 @@ def out(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "out"))
 
 
-def write(out: Path, path: Path, *choices: tuple[int, str, str | None], **head: Any) -> Path:
-    """A decisions.json for the run in a folder."""
-    lines = read_labels(out)
-    summary = json.loads((out / "summary.json").read_text())
-    made = [
-        {
-            "row": row,
-            "name": lines.loc[row, "name"],
-            "original": lines.loc[row, "original_label"] or None,
-            "choice": choice,
-            "label": label,
-            "at": "2026-11-16T09:59:00Z",
-        }
-        for row, choice, label in choices
-    ]
-    content = {
-        "format": FORMAT,
-        "fingerprint": summary["fingerprint"],
-        "rows": summary["rows"],
-        "saved": "2026-11-16T10:00:00Z",
-        "decisions": made,
-    }
-    path.write_text(json.dumps(content | head))
-    return path
-
-
 def some(out: Path, path: Path) -> Path:
     """One of each choice; row 10 is the only one of its class, row 5 cannot be used."""
     observed = read_labels(out)["original_label"]
@@ -91,27 +66,27 @@ def some(out: Path, path: Path) -> Path:
         (6, "suggestion", "plum"),
         (10, "other", "apple"),
     )
-    return write(out, path, *choices)
+    return write_decisions(out, path, *choices)
 
 
-def test_labels_are_written_anew_with_a_trail(out: Path, tmp_path: Path) -> None:
+def test_labels_are_written_again_with_a_trail(out: Path, tmp_path: Path) -> None:
     before = read_labels(out)
     untouched = (out / "labels.csv").read_bytes()
     done = apply.apply(out, [some(out, tmp_path / "d.json")])
     assert (done.now, done.decided, done.changed, done.excluded) == (6, 6, 3, 1)
     after = read_labels(out)
-    assert tuple(after.columns) == (*HEAD, *REVIEW_COLUMNS)
+    assert tuple(after.columns) == (*HEAD, *REVIEW)
     pd.testing.assert_frame_equal(after[list(KEPT)], before[list(KEPT)])
     rows = [0, 1, 2, 5, 6, 10]
     decided = ["relabel", "keep", "exclude", "keep", "relabel", "relabel"]
     assert after.loc[rows, "action"].tolist() == decided
     assert after.loc[[6, 10], "label"].tolist() == ["plum", "apple"]
-    assert after.loc[[2, 10], REVIEWED_TO].tolist() == ["", "apple"]
-    assert after.loc[10, REVIEWED_FROM] == before.loc[10, "label"]
-    assert after.loc[5, REVIEWED_WHY] == "keep: unusable: not finite"
+    assert after.loc[[2, 10], "reviewed_to"].tolist() == ["", "apple"]
+    assert after.loc[10, "reviewed_from"] == before.loc[10, "label"]
+    assert after.loc[5, "reviewed_why"] == "keep: unusable: not finite"
     rest = after.index.difference(rows)
     pd.testing.assert_frame_equal(after.loc[rest, list(HEAD)], before.loc[rest])
-    assert (after.loc[rest, REVIEWED_AT] == "").all()
+    assert (after.loc[rest, "reviewed_at"] == "").all()
     assert (out / "labels.before-review.csv").read_bytes() == untouched
     assert not list(out.glob("*.partial"))
     summary = json.loads((out / "summary.json").read_text())
@@ -119,7 +94,7 @@ def test_labels_are_written_anew_with_a_trail(out: Path, tmp_path: Path) -> None
     assert summary["actions"] == after["action"].value_counts().to_dict()
 
 
-def test_the_data_set_is_written_back_anew(out: Path, tmp_path: Path) -> None:
+def test_the_data_set_is_written_back_again(out: Path, tmp_path: Path) -> None:
     apply.apply(out, [some(out, tmp_path / "d.json")])
     after = read_labels(out)
     kept = after[after["action"] != "exclude"]
@@ -136,10 +111,10 @@ def test_applied_twice_is_applied_once(out: Path, tmp_path: Path) -> None:
     assert digest(out) == once
 
 
-def test_decisions_of_several_people_and_anew(out: Path, tmp_path: Path) -> None:
+def test_decisions_of_several_people_and_a_reset(out: Path, tmp_path: Path) -> None:
     first = read_labels(out)
-    anna = write(out, tmp_path / "anna.json", (0, "exclude", None))
-    ben = write(out, tmp_path / "ben.json", (1, "exclude", None))
+    anna = write_decisions(out, tmp_path / "anna.json", (0, "exclude", None))
+    ben = write_decisions(out, tmp_path / "ben.json", (1, "exclude", None))
     assert apply.apply(out, [anna]).decided == 1
     assert apply.apply(out, [ben]).decided == 2
     assert apply.apply(out, [ben], reset=True).decided == 1
@@ -150,7 +125,7 @@ def test_decisions_of_several_people_and_anew(out: Path, tmp_path: Path) -> None
 
 def test_nothing_is_written_if_one_file_does_not_fit(out: Path, tmp_path: Path) -> None:
     good = some(out, tmp_path / "good.json")
-    bad = write(out, tmp_path / "bad.json", (0, "other", "eel"))
+    bad = write_decisions(out, tmp_path / "bad.json", (0, "other", "eel"))
     before = digest(out)
     with pytest.raises(ValueError, match=r"bad\.json: row 0: there is no class 'eel'"):
         apply.apply(out, [good, bad])
@@ -158,7 +133,7 @@ def test_nothing_is_written_if_one_file_does_not_fit(out: Path, tmp_path: Path) 
 
 
 def test_another_data_set_is_refused(out: Path, tmp_path: Path) -> None:
-    file = write(out, tmp_path / "d.json", (0, "exclude", None), fingerprint="1234")
+    file = write_decisions(out, tmp_path / "d.json", (0, "exclude", None), fingerprint="1234")
     before = digest(out)
     said = colafier("apply", out, file, code=2)
     own = json.loads((out / "summary.json").read_text())["fingerprint"]
@@ -176,12 +151,12 @@ def test_a_changed_source_is_refused_where_it_is_written_back(source: Path, tmp_
     with pytest.raises(ValueError, match="was changed since the run"):
         apply.apply(tmp_path / "out", [file])
     with pytest.raises(ValueError, match=r"nothing in .* is decided"):
-        apply.go_on(tmp_path / "out")
+        apply.continue_training(tmp_path / "out")
     assert digest(tmp_path / "out") == before
     (tmp_path / "out" / "purified.csv").unlink()
     apply.apply(tmp_path / "out", [file])  # the source is not needed
-    with pytest.raises(ValueError, match="was changed since the decisions"):
-        apply.go_on(tmp_path / "out", progress=False)
+    with pytest.raises(ValueError, match="was changed since the"):
+        apply.continue_training(tmp_path / "out", progress=False)
 
 
 @pytest.mark.parametrize("damage", ["order", "column", "summary", "folder"])
@@ -219,11 +194,11 @@ def test_training_on_pins_what_was_decided(out: Path, tmp_path: Path) -> None:
     apply.apply(out, [file])
     applied = read_labels(out)
     first = (out / "labels.before-review.csv").read_bytes()
-    outcome = apply.go_on(out, progress=False)
+    outcome = apply.continue_training(out, progress=False)
     after = read_labels(out)
-    assert tuple(after.columns) == (*HEAD, *REVIEW_COLUMNS)
+    assert tuple(after.columns) == (*HEAD, *REVIEW)
     pd.testing.assert_frame_equal(after[list(KEPT)], applied[list(KEPT)])
-    rows, pinned = [0, 1, 2, 5, 6, 10], ["label", "action", "reason", *REVIEW_COLUMNS]
+    rows, pinned = [0, 1, 2, 5, 6, 10], ["label", "action", "reason", *REVIEW]
     pd.testing.assert_frame_equal(after.loc[rows, pinned], applied.loc[rows, pinned])
     assert after.loc[rows, "label_quality"].tolist() == ["0", "1", "", "1", "", "0"]
     assert after.loc[rows, "lid"].ne("").tolist() == [False, True, False, False, False, False]
@@ -246,13 +221,15 @@ def test_all_rows_decided(tmp_path: Path) -> None:
     quickly(write_npz(tmp_path / "a.npz", n=40, wrong=0.2), tmp_path / "out")
     observed = read_labels(tmp_path / "out")["original_label"]
     choices = [(row, "keep", label) for row, label in enumerate(observed)]
-    apply.apply(tmp_path / "out", [write(tmp_path / "out", tmp_path / "d.json", *choices)])
-    summary = apply.go_on(tmp_path / "out", progress=False).summary
+    apply.apply(
+        tmp_path / "out", [write_decisions(tmp_path / "out", tmp_path / "d.json", *choices)]
+    )
+    summary = apply.continue_training(tmp_path / "out", progress=False).summary
     assert summary["actions"] == {"keep": 40}
     assert (summary["estimated_noise_rate"], summary["estimated_wrong_labels"]) == (0, 0)
 
 
-def test_a_stopped_training_goes_on_to_the_same_end(
+def test_a_stopped_training_continues_to_the_same_end(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apply.apply(out, [some(out, tmp_path / "d.json")])
@@ -271,8 +248,8 @@ def test_a_stopped_training_goes_on_to_the_same_end(
     assert results == applied  # what was there is as it was
     assert (out / "continued" / "checkpoint.pt").exists()
     assert "colafier apply" in colafier("purify", "--resume", out / "continued", code=2)
-    apply.go_on(out, progress=False)
-    apply.go_on(twin, progress=False)
+    apply.continue_training(out, progress=False)
+    apply.continue_training(twin, progress=False)
     pd.testing.assert_frame_equal(read_labels(out), read_labels(twin))
 
 
@@ -290,9 +267,9 @@ def test_a_kill_while_results_are_taken_over(
     with monkeypatch.context() as patch:
         patch.setattr(apply.os, "replace", dies)
         with pytest.raises(KeyboardInterrupt):
-            apply.go_on(out, progress=False)
+            apply.continue_training(out, progress=False)
     assert (out / "continued" / "summary.json").exists()
-    summary = apply.go_on(out, progress=False).summary
+    summary = apply.continue_training(out, progress=False).summary
     assert not (out / "continued").exists()
     assert summary["reviewed"] == 6
     assert len(read_labels(out)) == 60
@@ -300,81 +277,60 @@ def test_a_kill_while_results_are_taken_over(
 
 def test_other_decisions_start_over(out: Path, tmp_path: Path) -> None:
     (out / "continued").mkdir()
-    (out / "continued" / "config.json").write_text('{"options": {}, "decided": "others"}')
+    config = json.loads((out / "config.json").read_text()) | {"decided": "others"}
+    (out / "continued" / "config.json").write_text(json.dumps(config))
     (out / "continued" / "checkpoint.pt").write_bytes(b"of another run")
     apply.apply(out, [some(out, tmp_path / "d.json")])
-    assert apply.go_on(out, progress=False).summary["reviewed"] == 6
+    assert apply.continue_training(out, progress=False).summary["reviewed"] == 6
 
 
 def test_overwriting_a_run_forgets_its_review(source: Path, out: Path, tmp_path: Path) -> None:
     apply.apply(out, [some(out, tmp_path / "d.json")])
     quickly(source, out, overwrite=True)
     assert not (out / "labels.before-review.csv").exists()
-    assert REVIEWED_AT not in read_labels(out)
+    assert "reviewed_at" not in read_labels(out)
 
 
-def test_the_other_rows_profit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most labels of one class are wrong, which nobody can see; a few decisions tell it."""
-    monkeypatch.setattr("colafier.audit.out_of_fold.MIN_STEPS", 100)
-    x, truth = clouds(240)
-    observed = np.where((np.random.default_rng(0).random(240) < 0.6) & (truth == 2), 1, truth)
-    np.savez(tmp_path / "clouds.npz", features=x, labels=observed)
-    out = tmp_path / "out"
-    quickly(tmp_path / "clouds.npz", out, method="colafier", epochs=12)
-    before = read_labels(out)
-    rows = np.flatnonzero(truth == 2)[:16]
-    choices = [(int(row), "keep" if observed[row] == 2 else "other", "2") for row in rows]
-    apply.apply(out, [write(out, tmp_path / "d.json", *choices)])
-    apply.go_on(out, progress=False)
-    after = read_labels(out)
-    assert (after.loc[rows, "label"] == "2").all()
-    assert after["original_label"].tolist() == observed.astype(str).tolist()
-    rest = np.setdiff1d(np.arange(240), rows)
-    right = [(t.loc[rest, "label"] == truth[rest].astype(str)).mean() for t in (before, after)]
-    assert right[0] < 0.9
-    assert right[1] > 0.97
-
-
-def test_training_goes_on_from_the_checkpoint(out: Path, tmp_path: Path) -> None:
-    apply.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+def test_training_continues_from_the_checkpoint(out: Path, tmp_path: Path) -> None:
+    apply.apply(out, [write_decisions(out, tmp_path / "d.json", (1, "keep", "pear"))])
     before = (out / "metrics.jsonl").read_text().splitlines()
     said: list[str] = []
-    apply.go_on(out, progress=False, say=said.append)
+    apply.continue_training(out, progress=False, say=said.append)
     lines = (out / "metrics.jsonl").read_text().splitlines()
     assert lines[:2] == before
     assert [json.loads(line)["epoch"] for line in lines] == [0, 1, 2]
-    assert not any("anew" in line for line in said)
-    apply.go_on(out, progress=False)
+    assert not any("starts over" in line for line in said)
+    apply.continue_training(out, progress=False)
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 4
 
 
-def test_training_starts_anew_where_it_must(out: Path, tmp_path: Path) -> None:
+def test_training_starts_over_where_it_must(out: Path, tmp_path: Path) -> None:
     apply.apply(out, [some(out, tmp_path / "d.json")])  # one class has no row after that
     said: list[str] = []
-    apply.go_on(out, progress=False, say=said.append)
-    assert "the classes are not those of before: training starts anew" in said
+    apply.continue_training(out, progress=False, say=said.append)
+    assert "the classes are not those of before: training starts over" in said
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
     said.clear()
-    apply.go_on(out, progress=False, say=said.append)  # now it knows just these classes
-    assert not any("anew" in line for line in said)
+    apply.continue_training(out, progress=False, say=said.append)  # now it knows just these classes
+    assert not any("starts over" in line for line in said)
     (out / "checkpoint.pt").unlink()
-    apply.go_on(out, progress=False, say=said.append)
-    assert f"{out / 'checkpoint.pt'} is gone: training starts anew" in said
+    apply.continue_training(out, progress=False, say=said.append)
+    assert f"{out / 'checkpoint.pt'} is gone: training starts over" in said
 
 
-def test_anew_forgets_what_was_learned_from_decisions(out: Path, tmp_path: Path) -> None:
-    first = write(out, tmp_path / "d.json", (1, "keep", "pear"))
+def test_a_reset_forgets_what_was_learned_from_decisions(out: Path, tmp_path: Path) -> None:
+    first = write_decisions(out, tmp_path / "d.json", (1, "keep", "pear"))
     apply.apply(out, [first], reset=True)
     assert (out / "checkpoint.pt").exists()  # it knows nothing of them
-    apply.go_on(out, progress=False)
-    apply.apply(out, [write(out, tmp_path / "e.json", (20, "exclude", None))], reset=True)
+    apply.continue_training(out, progress=False)
+    apply.apply(out, [write_decisions(out, tmp_path / "e.json", (20, "exclude", None))], reset=True)
     assert not (out / "checkpoint.pt").exists()
 
 
 def test_a_checkpoint_that_is_deleted_in_between_is_not_missed(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apply.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+    apply.apply(out, [write_decisions(out, tmp_path / "d.json", (1, "keep", "pear"))])
 
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -382,24 +338,24 @@ def test_a_checkpoint_that_is_deleted_in_between_is_not_missed(
     with monkeypatch.context() as patch:
         patch.setattr("colafier.audit.out_of_fold.cross_fit", stop)
         with pytest.raises(KeyboardInterrupt):
-            apply.go_on(out, progress=False)
+            apply.continue_training(out, progress=False)
     (out / "checkpoint.pt").unlink()
-    apply.go_on(out, progress=False)
+    apply.continue_training(out, progress=False)
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 3
 
 
-def test_a_method_that_cannot_go_on_starts_anew(source: Path, tmp_path: Path) -> None:
+def test_a_method_that_cannot_be_trained_on_starts_over(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     quickly(source, out, epochs=2, method="joint_optim")
-    apply.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+    apply.apply(out, [write_decisions(out, tmp_path / "d.json", (1, "keep", "pear"))])
     said: list[str] = []
-    apply.go_on(out, progress=False, say=said.append)
-    assert "joint_optim cannot be trained on: training starts anew" in said
+    apply.continue_training(out, progress=False, say=said.append)
+    assert "joint_optim cannot be trained on: training starts over" in said
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_damaged_checkpoint_is_named(out: Path, tmp_path: Path) -> None:
-    apply.apply(out, [write(out, tmp_path / "d.json", (1, "keep", "pear"))])
+    apply.apply(out, [write_decisions(out, tmp_path / "d.json", (1, "keep", "pear"))])
     (out / "checkpoint.pt").write_bytes(b"no checkpoint")
     said = colafier("apply", out, "--continue", code=2)
     assert "checkpoint.pt is damaged; start over without it" in " ".join(said.split())
@@ -407,10 +363,10 @@ def test_a_damaged_checkpoint_is_named(out: Path, tmp_path: Path) -> None:
 
 def test_a_second_review_after_the_first(out: Path, tmp_path: Path) -> None:
     apply.apply(out, [some(out, tmp_path / "d.json")])
-    apply.go_on(out, progress=False)
-    second = write(out, tmp_path / "second.json", (20, "exclude", None))
+    apply.continue_training(out, progress=False)
+    second = write_decisions(out, tmp_path / "second.json", (20, "exclude", None))
     assert apply.apply(out, [second]).decided == 7
-    apply.go_on(out, progress=False)
+    apply.continue_training(out, progress=False)
     after = read_labels(out)
     assert after.loc[[0, 2, 20], "action"].tolist() == ["relabel", "exclude", "exclude"]
-    assert (after[REVIEWED_AT] != "").sum() == 7
+    assert (after["reviewed_at"] != "").sum() == 7

@@ -1,28 +1,23 @@
 """A run from Python: own arrays, with and without known truth."""
 
-from dataclasses import replace
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from colafier import (
-    Purified,
-    Source,
-    arrays,
-    resolve,
-    run,
-)
-from colafier.workflows.experiment import (
-    Task,
-    claim,
-    label_table,
-    prepare,
-    settings_of,
-)
+from colafier import Source, arrays, resolve, run
+from colafier.audit.label_table import COLUMNS
+from colafier.workflows.experiment import Task, prepare, settings_of, train
+from colafier.workflows.run_dir import RunConfig, write_config
 
+FILES = {
+    "config.json", "noise.json", "metrics.jsonl", "labels.csv", "record.json", "checkpoint.pt",
+    "evidence.json", "report.html", "summary.json", "model",
+}  # fmt: skip
 QUICK = {"net": "linear", "epochs": 1, "method": "ce", "batch_size": 32}
 
 
@@ -50,10 +45,10 @@ def test_injected_noise_is_scored(vectors: Source) -> None:
     settings = resolve(overrides={**QUICK, "noise": "pair:0.25", "epochs": 20, "lr": 0.01})
     record = run(settings, vectors, progress=False).record
     assert record["labels_right_before"] == pytest.approx(1 - record["noise"]["true_rate"])
-    assert record["labels_right_after"] > 0.9  # clouds this far apart are easily told
+    assert record["labels_right_after"] > 0.9  # clouds this far apart are easy
 
 
-def test_a_method_that_needs_the_noise_rate_is_told_it(vectors: Source) -> None:
+def test_a_method_that_needs_the_noise_rate_gets_it(vectors: Source) -> None:
     overrides = {**QUICK, "noise": "pair:0.25"}
     record = run(
         resolve(overrides={**overrides, "method": "jocor"}), vectors, progress=False
@@ -68,26 +63,39 @@ def test_a_method_that_needs_the_noise_rate_is_told_it(vectors: Source) -> None:
 
 
 def test_files_hold_what_the_result_holds(vectors: Source, tmp_path: Path) -> None:
-    settings = resolve(overrides=QUICK)
-    result = run(settings, vectors, tmp_path / "run", progress=False)
-    table = pd.read_csv(tmp_path / "run" / "labels.csv")
-    names = np.array(vectors.classes)
-    assert list(table["label"]) == list(names[result.purified.labels.numpy()])
-    np.testing.assert_allclose(table["label_quality"], result.purified.quality, rtol=1e-4)
-    assert settings_of(tmp_path / "run") == replace(settings, source="clouds")
-
-
-def test_rows_without_a_label_stay_empty(vectors: Source) -> None:
     observed = vectors.labels.clone()
     observed[3] = -1
-    labels = observed.clone()
-    labels[0] = 1
-    purified = Purified(labels, torch.ones(80), {"lid": torch.arange(80.0)})
-    table = label_table(Task(vectors, observed, None, {}), purified)
-    assert list(table.loc[[0, 1, 3], "original_label"]) == ["cat", "cat", ""]
-    assert list(table.loc[[0, 1, 3], "label"]) == ["dog", "cat", ""]
-    assert list(table.index[table["changed"]]) == [0]
-    assert list(table["lid"]) == list(range(80))
+    settings = resolve(overrides={**QUICK, "source": "clouds"})
+    task = Task(vectors, observed, vectors.labels, {"true_rate": 0.0})
+    result = train(settings, task, tmp_path / "run", progress=False)
+    table = pd.read_csv(tmp_path / "run" / "labels.csv", keep_default_na=False)
+    assert tuple(table.columns) == ("row", "name", *COLUMNS)
+    names = np.array([*vectors.classes, ""])
+    decided = result.audited.decided
+    assert table["original_label"].tolist() == names[observed].tolist()
+    assert table["label"].tolist() == names[decided.labels].tolist()
+    assert table["method_label"].tolist() == names[result.purified.labels].tolist()
+    assert table["action"].tolist() == decided.action.tolist()
+    assert table.loc[3, ["original_label", "label", "label_quality"]].tolist() == ["", "", ""]
+    quality = pd.to_numeric(table["label_quality"].drop(3))
+    found = result.audited.found.quality[torch.arange(80) != 3]
+    np.testing.assert_allclose(quality, found, rtol=1e-4)
+    assert json.loads((tmp_path / "run" / "record.json").read_text()) == result.record
+    assert settings_of(tmp_path / "run") == settings
+
+
+def test_the_record_scores_the_labels_after_the_audit(vectors: Source) -> None:
+    settings = resolve(overrides={**QUICK, "noise": "pair:0.2", "epochs": 20, "lr": 0.01})
+    task = prepare(settings, vectors)
+    result = train(settings, task, progress=False)
+    after = result.record["audit"]
+    labels = result.audited.decided.labels
+    assert task.truth is not None
+    assert after["labels_right_after"] == pytest.approx(
+        float((labels == task.truth).double().mean())
+    )
+    assert after["labels_changed"] == int((labels != task.observed).sum())
+    assert after["labels_right_after"] > 0.95
 
 
 def test_limit_keeps_the_first_rows_and_all_test_rows() -> None:
@@ -147,35 +155,56 @@ def test_limit_is_for_own_rows_too(vectors: Source) -> None:
     assert torch.equal(task.observed, vectors.labels[:50])
 
 
-def test_record_says_what_open_choices_original_to(vectors: Source) -> None:
+def test_record_says_what_open_choices_came_to(vectors: Source) -> None:
     settings = resolve(overrides={**QUICK, "dtype": "bf16"})
     assert run(settings, vectors, progress=False).record["resolved"] == {"dtype": "bfloat16"}
 
 
-def test_overwrite_removes_the_files_of_the_run_only(tmp_path: Path) -> None:
-    for name in ("config.json", "metrics.jsonl", "checkpoint.pt", "notes.txt"):
-        (tmp_path / name).touch()
-    claim(tmp_path, overwrite=True)
-    claim(tmp_path / "new" / "run", overwrite=False)
-    assert (tmp_path / "new" / "run").is_dir()
-    (tmp_path / "new" / "run").rmdir()
-    (tmp_path / "new").rmdir()
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+def test_overwrite_removes_the_files_of_the_run_only(vectors: Source, tmp_path: Path) -> None:
+    settings = resolve(overrides=QUICK)
+    task = prepare(settings, vectors)
+    write_config(tmp_path, RunConfig("purify", {"source": "a"}, "1234"))  # of any kind
+    for name in ("purified.csv", "labels.before-review.csv", "notes.txt", "model.partial"):
+        (tmp_path / name).write_text("older")
+    with pytest.raises(FileExistsError, match="--overwrite"):
+        train(settings, task, tmp_path, progress=False)
+    train(settings, task, tmp_path, overwrite=True, progress=False)
+    assert {path.name for path in tmp_path.iterdir()} == FILES | {"notes.txt"}
+    (config,) = (tmp_path / "config.json").read_text().splitlines()
+    assert json.loads(config)["kind"] == "train"
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_file_is_no_folder(vectors: Source, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    settings = resolve(overrides=QUICK)
     with pytest.raises(FileExistsError, match="is a file"):
-        claim(tmp_path / "file", overwrite=True)
+        train(settings, prepare(settings, vectors), tmp_path / "file", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({}, "does not hold the settings"),
+        ({"hyper": {"warm": 1}}, "no hyper-parameter of colafier 'warm'"),
+        ({"hyper": {}, "epochs": 0}, "epochs must be"),
+    ],
+)
+def test_damaged_settings_are_named(tmp_path: Path, asked: dict[str, Any], says: str) -> None:
+    write_config(tmp_path, RunConfig("train", asked, "1234"))
+    with pytest.raises(ValueError, match=says):
+        settings_of(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"hyper": {'])
 def test_a_damaged_config_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(ValueError, match=r"config\.json does not hold the settings"):
+    with pytest.raises(ValueError, match=r"config\.json is"):
         settings_of(tmp_path)
 
 
-def test_resume_needs_a_run(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no run to resume"):
+def test_resume_needs_a_run_of_its_kind(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no run in"):
         settings_of(tmp_path / "nothing")
+    write_config(tmp_path, RunConfig("purify", {"source": "a"}, "1234"))
+    with pytest.raises(ValueError, match="made by colafier purify, not by train"):
+        settings_of(tmp_path)

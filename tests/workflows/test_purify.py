@@ -11,14 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from own_data import CLASSES, digest, fruit, quickly, read_labels, write_images, write_npz
-from sklearn.datasets import load_digits
 
 from colafier import embed
 from colafier.audit.label_table import COLUMNS
 from colafier.workflows import model_store
+from colafier.workflows.outputs import Outcome
 from colafier.workflows.purify import (
     Options,
-    Outcome,
     options_of,
     purify,
     ranked,
@@ -109,7 +108,7 @@ def test_table_is_whole(table: Run) -> None:
     check_whole(table, observed.tolist(), ["purified.csv"])
     assert names(table.out / "model") == MODEL | {"table.skops"}
     config = json.loads((table.out / "config.json").read_text())
-    assert (config["recipe"]["method"], config["recipe"]["epochs"]) == ("colafier", 2)
+    assert (config["train"]["method"], config["train"]["epochs"]) == ("colafier", 2)
     metrics = (table.out / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in metrics] == [0, 1]
 
@@ -161,54 +160,6 @@ def test_summary_is_what_is_returned(table: Run) -> None:
     assert shown == table.lines["original_label"].tolist()
 
 
-def digits(path: Path, n: int, wrong: float) -> tuple[np.ndarray, np.ndarray]:
-    """Write digits with a share of labels drawn anew; the true and the observed labels (n,)."""
-    data, random = load_digits(), np.random.default_rng(1)
-    truth = data.target[:n]
-    observed = np.where(random.random(n) < wrong, random.integers(0, 10, n), truth)
-    np.savez(path, features=data.data[:n], labels=observed)
-    return truth, observed
-
-
-@pytest.fixture(scope="module")
-def noisy_digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, np.ndarray, np.ndarray]:
-    folder = tmp_path_factory.mktemp("digits")
-    truth, observed = digits(folder / "digits.npz", 300, 0.3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("colafier.audit.out_of_fold.MIN_STEPS", 200)
-        options = {"method": "colafier", "epochs": 12, "write": "npz"}
-        return run(folder / "digits.npz", folder / "out", **options), truth, observed
-
-
-def test_purified_labels_are_better_than_noisy_ones(noisy_digits: Any) -> None:
-    done, truth, observed = noisy_digits
-    check_whole(done, observed.astype(str).tolist(), ["purified.npz"])
-    before, after = (observed == truth).mean(), (done.lines["label"] == truth.astype(str)).mean()
-    assert after > before + 0.1
-    assert 0.1 < done.summary["estimated_noise_rate"] < 0.4  # how near is for the benchmarks
-    relabeled = done.lines["action"] == "relabel"
-    fixed = (done.lines["label"] == truth.astype(str))[relabeled].sum()
-    assert done.summary["expected_fixed"] == pytest.approx(fixed, rel=0.3)
-    assert done.lines["lid"].ne("").all()
-
-
-def test_archive_is_written_back_in_its_own_types(noisy_digits: Any) -> None:
-    done, _, observed = noisy_digits
-    with np.load(done.out / "purified.npz") as archive:
-        keep = (done.lines["action"] != "exclude").to_numpy()
-        assert archive["labels"].dtype == observed.dtype
-        assert archive["labels"].astype(str).tolist() == done.lines["label"][keep].tolist()
-        assert (archive["original_label"] == observed[keep]).all()
-
-
-def test_clean_labels_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colafier.audit.out_of_fold.MIN_STEPS", 200)
-    digits(tmp_path / "clean.npz", 300, 0.0)
-    done = run(tmp_path / "clean.npz", tmp_path / "out", method="colafier", epochs=12)
-    assert (done.lines["label"] == done.lines["original_label"]).mean() > 0.97
-    assert done.summary["estimated_noise_rate"] < 0.06
-
-
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("PIL.Image", reason="pip install 'colafier[images]'")
@@ -227,7 +178,7 @@ def check_photos(done: Run) -> None:
     assert (lines["label"] == lines["original_label"]).all()
 
 
-def test_folder_of_images_through_a_frozen_backbone(
+def test_folder_of_images_as_features(
     photos: Path, tmp_path: Path, need: Callable[[str], None]
 ) -> None:
     need("images")
@@ -242,7 +193,7 @@ def test_folder_of_images_through_a_frozen_backbone(
     assert written == set(usable["name"])
 
 
-def test_scratch_lane(photos: Path, tmp_path: Path) -> None:
+def test_images_end_to_end(photos: Path, tmp_path: Path) -> None:
     options = {"mode": "end-to-end", "size": 8, "epochs": 2, "method": "colafier"}
     done = run(photos, tmp_path / "out", **options)  # and pixels.npy is gone
     check_whole(done, ["größe"] * 9 + ["nacht"] * 11)
@@ -294,7 +245,7 @@ def test_a_class_of_broken_rows_alone_is_not_learned(tmp_path: Path) -> None:
     assert done.lines["label"].tolist()[:2] == ["kiwi", "kiwi"]
 
 
-def test_each_stage_is_told(tmp_path: Path) -> None:
+def test_each_stage_is_announced(tmp_path: Path) -> None:
     said: list[str] = []
     options = Options(str(write_npz(tmp_path / "a.npz")), method="ce", epochs=1)
     purify(options, tmp_path / "out", progress=False, say=said.append)

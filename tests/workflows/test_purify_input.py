@@ -95,8 +95,8 @@ def other_file(folder: Path) -> Path:
         (plain, ("--features", "weigth"), "no feature column 'weigth'; did you mean 'weight'?"),
         (missing_file, (), "nowhere.csv does not exist; give a folder or a file"),
         (other_file, (), "give a folder of class folders, or a file that ends with"),
-        (one_class, (), "there is nothing to learn"),
-        (one_class_is_usable, (), "there is nothing to learn"),
+        (one_class, (), "two or more classes are needed"),
+        (one_class_is_usable, (), "two or more classes are needed"),
         (no_labels, (), "all labels of 'label' are missing"),
         (constant, (), "no column to learn from is left (weight: all values are the same"),
         (mismatched, (), "features has 9 rows but labels has 8; they must match"),
@@ -108,9 +108,9 @@ def other_file(folder: Path) -> Path:
             ("--mode", "end-to-end"),
             "labels of all usable rows are of one class",
         ),
-        (plain, ("--mode", "end-to-end"), "mode end-to-end is for images"),
-        (plain, ("--mode", "fast"), "no lane 'fast'; there are frozen and scratch"),
-        (plain, ("--min-confidence", "1.2"), "min_confidence must be from 0 to 1"),
+        (plain, ("--mode", "end-to-end"), "is for images"),
+        (plain, ("--mode", "fast"), "no mode 'fast'; there are features and end-to-end"),
+        (plain, ("--min-confidence", "1.2"), "min_confidence must be a number (0 to 1)"),
         (plain, ("--method", "colafer"), "did you mean colafier"),
         (plain, ("--net", "resnet9"), "no net 'resnet9'; there are resnet8"),
         (plain, ("--net", "resnet18"), "resnet18 needs images"),
@@ -136,9 +136,9 @@ def test_source_and_out_are_asked_for() -> None:
     assert "colafier purify SOURCE -o OUT" in colafier("purify", code=2)
 
 
-def test_default_precision_is_the_same_everywhere() -> None:
+def test_default_of_min_confidence_is_the_same_everywhere() -> None:
     said = colafier("purify", "--help")
-    assert f"[default: {Options('x').precision}]" in said
+    assert f"[default: {Options('x').min_confidence}]" in said
 
 
 def test_constant_features_of_an_archive_move_no_label(tmp_path: Path) -> None:

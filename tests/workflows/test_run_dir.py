@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import pytest
 from own_data import colafier, digest, fruit, quickly, write_npz
 
 from colafier.embed import encode
+from colafier.workflows.experiment import prepare, train
 from colafier.workflows.purify import Options, options_of
-from colafier.workflows.run_dir import is_run
+from colafier.workflows.run_dir import RunConfig, is_run, write_config
+from colafier.workflows.settings import resolve
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -66,7 +69,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pd.DataFrame, "to_csv", to_csv)
 
 
-def test_killed_run_goes_on_to_the_same_end(source: Path, finished: Path, tmp_path: Path) -> None:
+def test_killed_run_continues_to_the_same_end(source: Path, finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ("--method", "colafier", "--epochs", "5", "--seed", "3")
     command = [sys.executable, "-c", KILLED, "purify", str(source), "-o", str(out), *words]
@@ -85,7 +88,7 @@ def test_killed_run_goes_on_to_the_same_end(source: Path, finished: Path, tmp_pa
     assert [json.loads(line)["epoch"] for line in metrics] == [0, 1, 2, 3, 4]
 
 
-def test_run_that_was_stopped_before_training_can_go_on(
+def test_run_that_was_stopped_before_training_can_be_resumed(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -115,7 +118,7 @@ def test_resume_from_another_place(
     colafier("purify", "--resume", "out")
 
 
-def test_full_disk_leaves_no_half_file_and_can_go_on(
+def test_full_disk_leaves_no_half_file_and_can_be_resumed(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -148,7 +151,7 @@ def test_existing_folder_is_refused_and_left_as_it_is(source: Path, older: Path)
         ("--write", "folder"),
         ("--mode", "end-to-end"),
         ("--label", "labl"),
-        ("--precision", "2"),
+        ("--min-confidence", "2"),
     ],
 )
 def test_a_typo_costs_no_older_run(source: Path, older: Path, typo: tuple[str, str]) -> None:
@@ -193,7 +196,7 @@ def test_out_inside_of_the_source_is_refused(tmp_path: Path) -> None:
         (tmp_path / "photos" / name / "1.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     for out in (tmp_path / "photos", tmp_path / "photos" / "out"):
         said = colafier("purify", tmp_path / "photos", "-o", out, code=2)
-        assert "inside of the source, which is never changed" in said
+        assert "inside the source, which is never changed" in said
     assert not (tmp_path / "photos" / "out").exists()
 
 
@@ -201,7 +204,7 @@ def test_source_inside_of_out_is_refused(older: Path) -> None:
     """Else --overwrite would remove what it is to read."""
     fruit(30).to_csv(older / "purified.csv", index=False)
     said = colafier("purify", older / "purified.csv", "-o", older, "--overwrite", code=2)
-    assert "the source lies in" in said
+    assert "the source is in" in said
     assert (older / "purified.csv").exists()
     frame = pd.DataFrame({"image": [str(older / f"purified/{n}.png") for n in "ab"]})
     table = older.parent / "photos.csv"
@@ -210,7 +213,7 @@ def test_source_inside_of_out_is_refused(older: Path) -> None:
     for name in "ab":
         (older / "purified" / f"{name}.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     said = colafier("purify", table, "-o", older, "--overwrite", code=2)
-    assert "the source lies in" in said
+    assert "the source is in" in said
     assert len(list((older / "purified").iterdir())) == 2
 
 
@@ -236,16 +239,16 @@ def test_read_only_out_is_explained(
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     said = colafier("purify", source, "-o", out, code=2)
-    assert f"{out} may not be written; give another folder" in said
+    assert f"{out} cannot be written to; choose another folder" in said
 
 
 def test_nothing_to_resume(source: Path, older: Path, tmp_path: Path) -> None:
-    said = colafier("purify", "--resume", tmp_path / "outlier", code=2)
-    assert "no run to resume" in said
+    said = colafier("purify", "--resume", tmp_path / "nothing", code=2)
+    assert "there is no run in" in said
     before = digest(older)
     assert "is finished" in colafier("purify", "--resume", older, code=2)
     assert digest(older) == before
-    with pytest.raises(FileNotFoundError, match="no run to resume"):
+    with pytest.raises(FileNotFoundError, match="there is no run in"):
         quickly(source, tmp_path / "new", resume=True)
 
 
@@ -269,20 +272,33 @@ def test_resume_refuses_a_source_that_was_changed(
     own = unfinished(older, source, tmp_path)
     write_npz(own, n=80, wrong=0.1)
     said = colafier("purify", "--resume", older, code=2)
-    assert "own.npz was changed after the run" in said
+    assert "the data was changed after the run" in said
     assert "--overwrite" in said
+
+
+def envelope(**entries: Any) -> str:
+    """The content of a config.json."""
+    config = asdict(RunConfig("purify", {"source": "a.csv"}, "1234"))
+    return json.dumps(config | entries)
 
 
 @pytest.mark.parametrize(
     ("config", "says"),
     [
         ("{", "config.json is damaged"),
-        ("[]", "does not hold the options of a run"),
-        ('{"options": [1]}', "does not hold the options of a run"),
-        ('{"options": {}}', "does not hold the options of a run"),
-        ('{"options": {"source": "a", "colour": 1}}', "no option 'colour'"),
-        ('{"options": {"source": "a", "epochs": "two"}}', "epochs must be a whole number or none"),
-        ('{"options": {"source": "a", "features": "b"}}', "features must be a list or none"),
+        ("[]", "config.json is not"),
+        ("{}", "config.json is not the configuration of a run"),
+        ('{"options": {"source": "a"}}', "config.json is not the configuration of a run"),
+        (envelope(format="colafier-run-1"), "its format is not colafier-run-2"),
+        (envelope(kind="bake"), "config.json is damaged: kind must be"),
+        (envelope(asked=[1]), "config.json is damaged: asked must be"),
+        (envelope(surprise=1), "no entry 'surprise'"),
+        (envelope(kind="train"), "made by colafier train, not by purify"),
+        (envelope(asked={}), "does not hold the options of a run"),
+        (envelope(asked={"source": "a", "colour": 1}), "no option 'colour'"),
+        (envelope(asked={"source": "a", "epochs": "two"}), "epochs must be a whole number"),
+        (envelope(asked={"source": "a", "epochs": 0}), "epochs must be a whole number"),
+        (envelope(asked={"source": "a", "features": "b"}), "features must be a list or none"),
     ],
 )
 def test_damaged_options_are_explained(tmp_path: Path, config: str, says: str) -> None:
@@ -291,12 +307,30 @@ def test_damaged_options_are_explained(tmp_path: Path, config: str, says: str) -
 
 
 def test_all_options_come_back(tmp_path: Path) -> None:
-    from dataclasses import asdict
-
     options = Options(
         "a.csv", text=None, features=("x", "y z"), label="ü", missing=("", "?"), size=32, seed=4,
-        net="linear", epochs=3, precision=1, write="csv", cache=False, embedder="auto",
+        net="linear", epochs=3, min_confidence=1, write="csv", cache=False, embedder="auto",
     )  # fmt: skip
-    (tmp_path / "config.json").write_text(json.dumps({"options": asdict(options)}))
+    write_config(tmp_path, RunConfig("purify", asdict(options), "1234"))
     assert options_of(tmp_path) == options
     assert is_run(tmp_path)
+
+
+def test_both_kinds_of_run_have_the_same_envelope(finished: Path, tmp_path: Path) -> None:
+    settings = resolve("digits", {"limit": 60, "net": "linear", "epochs": 1, "method": "ce"})
+    train(settings, prepare(settings), tmp_path / "run", progress=False)
+    purified, trained = (
+        json.loads((out / "config.json").read_text()) for out in (finished, tmp_path / "run")
+    )
+    assert list(purified) == list(trained)
+    assert (purified["kind"], trained["kind"]) == ("purify", "train")
+    assert purified["audit"].keys() == trained["audit"].keys()
+    assert purified["train"].keys() <= trained["train"].keys()  # and the settings of its source
+    assert purified["format"] == trained["format"]
+    assert purified["classes"] == ["0", "1", "2"]
+    assert trained["classes"] == [str(digit) for digit in range(10)]
+    for out, config in ((finished, purified), (tmp_path / "run", trained)):
+        summary = json.loads((out / "summary.json").read_text())
+        assert config["fingerprint"] == summary["fingerprint"]
+        assert config["decided"] is None
+    assert trained["asked"] == trained["train"]

@@ -208,8 +208,10 @@ def test_export_says_what_it_needs(run: Path, tmp_path: Path) -> None:
     assert "say which format" in colafier("export", model, "-o", out, code=2)
     assert "give --rows SOURCE" in colafier("export", model, "--onnx", "-o", out, code=2)
     config = json.loads((run / "config.json").read_text())
-    config["options"]["source"] = str(tmp_path / "gone.csv")
+    config["asked"]["source"] = str(tmp_path / "gone.csv")
     (model.parent / "config.json").write_text(json.dumps(config))
     said = colafier("export", model, "--onnx", "-o", out, code=2)
-    assert "gone.csv; give --rows SOURCE" in said
+    assert "the rows of the run are gone" in said
+    assert "gone.csv" in said
+    assert "give --rows SOURCE" in said
     assert not out.exists()

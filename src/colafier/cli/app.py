@@ -144,7 +144,7 @@ def train(
     from colafier.training import loggers
     from colafier.training.checkpoint import CheckpointError
     from colafier.workflows import experiment
-    from colafier.workflows.run_dir import LABELS
+    from colafier.workflows.run_dir import LABELS, CannotResumeError
 
     overrides = _overrides(
         source=source, data=data, limit=limit, pad_to=pad_to, noise=noise, method=method, net=net,
@@ -162,7 +162,7 @@ def train(
             _same(settings, then)
         task = experiment.prepare(settings)
     with (
-        mistakes_explained((OSError, CheckpointError)),
+        mistakes_explained((OSError, CheckpointError, CannotResumeError)),
         interruptible(f"go on with: colafier train --resume --out {out}"),
     ):
         result = experiment.train(

@@ -52,7 +52,7 @@ class Run:
 
     def source(self) -> Dataset:
         """The data set that the run was made from, which must not have changed."""
-        dataset = _dataset_of(self.folder)
+        dataset = dataset_of(self.folder)
         if dataset.fingerprint() != self.fingerprint:
             raise ValueError(
                 f"{dataset.source} was changed since the run in {self.folder}: it has the "
@@ -170,7 +170,7 @@ def _continue(out: Path, progress: bool, say: Say) -> Outcome:
     return Outcome(adopted.lines, summary)
 
 
-def _dataset_of(out: Path) -> Dataset:
+def dataset_of(out: Path) -> Dataset:
     """The data set of a run, read again."""
     if run_dir.read_config(out).kind == "purify":
         return read_source(options_of(out))
@@ -207,6 +207,7 @@ def _train_again(
         epochs=epochs,
         warm_start=start,
         resume=resume,
+        again=f"colafier apply {run.folder} --continue",
         progress=progress,
     )
 

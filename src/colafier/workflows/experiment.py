@@ -129,6 +129,7 @@ def train(
     warm_start: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    again: str | None = None,
     progress: bool = True,
     log: Sequence[str] = (),
 ) -> Result:
@@ -143,6 +144,7 @@ def train(
         warm_start: Checkpoint of the run that was reviewed, to train on from.
         resume: Continue from the folder's checkpoint, if there is one.
         overwrite: Replace an older run in the folder.
+        again: The command that continues this run, for advice.
         progress: Whether a terminal shows a bar.
         log: Names of loggers beside `metrics.jsonl`.
     """
@@ -155,7 +157,7 @@ def train(
     claim = (
         nullcontext(None)
         if folder is None
-        else run_dir.claimed(folder, config, resume=resume, overwrite=overwrite)
+        else run_dir.claimed(folder, config, resume=resume, overwrite=overwrite, again=again)
     )
     with claim as claimed:
         return _run(settings, task, data, claimed, decided, warm_start, progress, tuple(log))

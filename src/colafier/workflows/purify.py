@@ -100,28 +100,24 @@ def purify(
         dataset.fingerprint(),
         None if decided is None else decided.digest(),
     )
-    with run_dir.claimed(out, config, resume=resume, overwrite=overwrite) as claim:
+    with run_dir.claimed(out, config, resume=resume, overwrite=overwrite, again=again) as claim:
         data = with_labels(dataset, _encode(dataset, options, out, progress), decided)
         say(_about_rows(data.rows))
         train, judge, start = _configured(options, data, earlier, out if resume else None, say)
-        try:
-            claim.start(classes=tuple(data.classes), train=train.to_dict(), audit=asdict(judge))
-            result = train_and_audit(
-                data.rows.x,
-                data.labels,
-                len(data.classes),
-                train,
-                judge,
-                groups=data.groups,
-                progress=progress,
-                folder=out,
-                resume=resume,
-                warm_start=start,
-            )
-            return Outputs(data, train, result, decided, options.write).write(out)
-        except OSError as error:  # such as a full disk
-            advice = again or config.resume_command.replace("OUT", str(out))
-            raise OSError(f"{error}; when this is fixed, continue with: {advice}") from error
+        claim.start(classes=tuple(data.classes), train=train.to_dict(), audit=asdict(judge))
+        result = train_and_audit(
+            data.rows.x,
+            data.labels,
+            len(data.classes),
+            train,
+            judge,
+            groups=data.groups,
+            progress=progress,
+            folder=out,
+            resume=resume,
+            warm_start=start,
+        )
+        return Outputs(data, train, result, decided, options.write).write(out)
 
 
 def read_source(options: Options) -> Dataset:

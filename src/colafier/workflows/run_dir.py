@@ -31,6 +31,10 @@ FORMAT = "colafier-run-2"
 Kind = Literal["purify", "train"]
 
 
+class CannotResumeError(ValueError):
+    """A run was started with other data or other decisions."""
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """The content of config.json: what was asked for, and what it came to."""
@@ -47,11 +51,11 @@ class RunConfig:
     @property
     def resume_command(self) -> str:
         """What continues a stopped run; OUT stands for its folder."""
-        return (
-            "colafier purify --resume OUT"
-            if self.kind == "purify"
-            else ("colafier train --resume --out OUT")
-        )
+        commands = {
+            "purify": "colafier purify --resume OUT",
+            "train": "colafier train --resume --out OUT",
+        }
+        return commands[self.kind]
 
 
 def read_config(out: Path) -> RunConfig:
@@ -106,11 +110,11 @@ def check_resume(out: Path, config: RunConfig) -> None:
     """Refuse to continue a run with other data or other decisions than it was started with."""
     then = read_config(out)
     if then.fingerprint != config.fingerprint:
-        raise ValueError(
+        raise CannotResumeError(
             f"the data was changed after the run in {out} was started; start over with --overwrite"
         )
     if then.decided != config.decided:
-        raise ValueError(
+        raise CannotResumeError(
             f"the run in {out} was started with other decisions; continue with: "
             f"colafier apply {out.parent} --continue"
         )
@@ -143,11 +147,25 @@ class Claim:
 
 
 @contextmanager
-def claimed(out: Path, config: RunConfig, *, resume: bool, overwrite: bool) -> Iterator[Claim]:
+def claimed(
+    out: Path,
+    config: RunConfig,
+    *,
+    resume: bool,
+    overwrite: bool,
+    again: str | None = None,
+) -> Iterator[Claim]:
     """Take a folder for a run, and lock it until the block ends.
 
     An error before `Claim.start` leaves the folder as it was: an older run stays, a new folder is
     removed. After it, what is there is kept, so that the run can be resumed.
+
+    Args:
+        out: The folder.
+        config: What the run is started with.
+        resume: Whether to continue the run in the folder.
+        overwrite: Whether to replace the run in the folder.
+        again: The command that continues this run, for advice; None: that of its kind.
     """
     check(out, resume=resume, overwrite=overwrite)
     older = is_run(out)
@@ -166,10 +184,13 @@ def claimed(out: Path, config: RunConfig, *, resume: bool, overwrite: bool) -> I
         if not older:
             write_config(out, config)
         yield claim
-    except Exception:
+    except Exception as error:
         if not claim.started and not older:
             for name in (CONFIG, encode.PIXELS):
                 (out / name).unlink(missing_ok=True)
+        if claim.started and isinstance(error, OSError):  # such as a full disk
+            advice = again or config.resume_command.replace("OUT", str(out))
+            raise OSError(f"{error}; when this is fixed, continue with: {advice}") from error
         raise
     finally:
         lock.__exit__(None, None, None)

@@ -18,9 +18,9 @@ from colafier.embed.encode import EncodedData
 from colafier.ingest.labels import class_numbers
 from colafier.ingest.read import Dataset, read
 from colafier.methods.contract import Labels
+from colafier.workflows.apply import dataset_of
 from colafier.workflows.model_store import StoredModel, load
 from colafier.workflows.model_store.onnx_export import export_onnx
-from colafier.workflows.purify import options_of
 from colafier.workflows.run_dir import is_run
 
 MIN_LABELS = 100  # below, the share of wrong labels is not estimated
@@ -123,25 +123,31 @@ def export(folder: Path, out: Path, source: Path | None = None) -> dict[str, Any
         source: Rows to compare on; by default those that the run of this model was made from.
     """
     model = load(folder)
-    columns = Columns()
-    if source is None:
-        source, columns = _rows_of_the_run(folder)
-    dataset = _read(model, source, columns, labeled=False).head(CHECKED_ROWS)
+    dataset = (
+        _rows_of_the_run(folder)
+        if source is None
+        else _read(model, source, Columns(), labeled=False)
+    )
     rows = encode.encode_again(
-        dataset, model.input, folder, cache=embed.default_folder(), progress=False
+        dataset.head(CHECKED_ROWS),
+        model.input,
+        folder,
+        cache=embed.default_folder(),
+        progress=False,
     )
     return export_onnx(model, out, rows.x)
 
 
-def _rows_of_the_run(folder: Path) -> tuple[Path, Columns]:
+def _rows_of_the_run(folder: Path) -> Dataset:
     run = folder.resolve().parent
     if not is_run(run):
         raise ValueError("give --rows SOURCE: the export is compared with torch on real rows")
-    then = options_of(run)
-    source = Path(then.source)
-    if not source.exists():
-        raise FileNotFoundError(f"the rows of the run are gone from {source}; give --rows SOURCE")
-    return source, Columns(then.image, then.text, then.features, then.label)
+    try:
+        return dataset_of(run)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"the rows of the run are gone ({error}); give --rows SOURCE"
+        ) from error
 
 
 def _encode(
