@@ -17,10 +17,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from colafier import ColafierClassifier, NoisyLabelClassifier
-from colafier.audit import out_of_fold
+from colafier import ColafierClassifier, NoisyLabelClassifier, estimator
 from colafier.audit.label_table import COLUMNS
-from colafier.ingest.arrays import ImageLayout, Labels
+from colafier.audit.pipeline import configure
+from colafier.ingest.arrays import ImageLayout
+from colafier.ingest.labels import EncodedLabels
 from colafier.methods import available
 
 Array = NDArray[Any]
@@ -44,7 +45,11 @@ class Noisy(NamedTuple):
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train the out-of-fold heads briefly, which no setting of the estimator does."""
-    monkeypatch.setattr(out_of_fold, "MIN_STEPS", 40)
+
+    def short(shape: Any, n: int, train: Any, audit: Any) -> Any:
+        return configure(shape, n, train, {"head_min_steps": 40, **audit})
+
+    monkeypatch.setattr(estimator, "configure", short)
 
 
 @pytest.fixture(scope="module")
@@ -196,17 +201,17 @@ def test_rows_without_a_label(missing: Any, dtype: Any, clouds: Noisy) -> None:
     ],
 )
 def test_missing_among_labels_of_any_type(y: Any, missing: Any, classes: list[Any]) -> None:
-    found = Labels.of(y, missing)
+    found = EncodedLabels.of(y, missing)
     assert found.classes.tolist() == classes
-    assert found.original.tolist() == [0, 1, -1]
+    assert found.numbers.tolist() == [0, 1, -1]
     written = found.written(torch.tensor([1, 1, -1])).tolist()
     assert written[:2] == [classes[1]] * 2
     assert written[2] == -1 if missing == -1 else pd.isna(written[2])
 
 
 def test_only_the_given_value_means_missing() -> None:
-    assert Labels.of(["a", "b", ""], -1).original.tolist() == [1, 2, 0]
-    assert Labels.of([0, 1, -1]).original.tolist() == [1, 2, 0]
+    assert EncodedLabels.of(["a", "b", ""], -1).numbers.tolist() == [1, 2, 0]
+    assert EncodedLabels.of([0, 1, -1]).numbers.tolist() == [1, 2, 0]
 
 
 @pytest.mark.usefixtures("few_steps")

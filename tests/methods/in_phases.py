@@ -23,8 +23,8 @@ def ready(
 ) -> tuple[Kind, TrainingSet]:
     """The method after `setup`, and its rows, which are one batch."""
     x = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(1)) + OBSERVED[:, None]
-    settings = {"view_names": method.views, "batch_size": ROWS, "trusted": trusted}
-    rows = TrainingSet(x, Labels(observed), CLASSES, **settings)  # type: ignore[arg-type]
+    labels = Labels(observed, trusted=trusted)
+    rows = TrainingSet(x, labels, CLASSES, view_names=method.views, batch_size=ROWS)
     torch.manual_seed(0)
     method.setup(net_factory("mlp", rows.row_shape, CLASSES), rows, epochs)
     return method, rows

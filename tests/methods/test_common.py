@@ -53,10 +53,10 @@ class Tiny:
         self.net = "mlp" if kind == "vectors" else "convnet"
 
     def rows(self, name: str, **settings: object) -> TrainingSet:
-        observed = settings.pop("observed", self.observed)
-        assert isinstance(observed, Tensor)
+        given = {k: settings.pop(k) for k in ("original", "trusted") if k in settings}
+        labels = Labels(settings.pop("observed", self.observed), **given)  # type: ignore[arg-type]
         known = {"view_names": methods.build(name).views, "batch_size": 32, "flip": False}
-        return TrainingSet(self.x, Labels(observed), self.num_classes, **known | settings)  # type: ignore[arg-type]
+        return TrainingSet(self.x, labels, self.num_classes, **known | settings)  # type: ignore[arg-type]
 
     def fit(
         self,
@@ -67,7 +67,7 @@ class Tiny:
         seed: int = 0,
         folder: Path | None = None,
         resume: bool = False,
-        earlier: Path | None = None,
+        warm_start: Path | None = None,
         stop: int | None = None,
         precision: str = "float32",
         processes: Processes | None = None,
@@ -92,7 +92,7 @@ class Tiny:
             seed=seed,
             folder=folder,
             resume=resume,
-            earlier=earlier,
+            warm_start=warm_start,
             score=score if processes is None else None,
             processes=processes,
             progress=False,
@@ -252,7 +252,7 @@ def test_a_finished_run_trains_further_with_decisions(
     decided[7] = -1  # excluded
     trusted = torch.arange(40) < 6
     rows = tiny.rows(name, observed=decided, trusted=trusted, original=tiny.observed)
-    longer = {"earlier": tmp_path / "checkpoint.pt", "epochs": epochs * 3 // 2}
+    longer = {"warm_start": tmp_path / "checkpoint.pt", "epochs": epochs * 3 // 2}
     method, rows, history = tiny.fit(name, rows, **longer)
     assert len(history.epochs) == epochs * 3 // 2
     assert_sound(method, rows, history)

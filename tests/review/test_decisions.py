@@ -41,6 +41,7 @@ def lines() -> pd.DataFrame:
         "label": ["cat", "dog", "dog", "dog", ""],
         "reason": ["", "wrong", "", "ambiguous", ""],
         "lid": ["1", "2", "1", "2", ""],
+        "method_label": ["cat", "dog", "cat", "dog", ""],
     }
     return pd.DataFrame(cells, dtype=str)
 
