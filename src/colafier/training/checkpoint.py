@@ -114,7 +114,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _random_states() -> dict[str, Any]:
-    """Torch's random states. Training reseeds before each pass; code that runs after it does not."""
+    """Torch's random states, for code that runs after training; each pass seeds its own."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {"cpu": torch.get_rng_state(), "cuda": cuda}
 

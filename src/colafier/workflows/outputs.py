@@ -26,7 +26,6 @@ from colafier.workflows.model_store import StoredModel, save
 from colafier.workflows.model_store.architectures import unstorable
 from colafier.workflows.run_dir import DATA, LABELS, MODEL, RECORD, SUMMARY
 
-
 log = logging.getLogger(__name__)
 
 
