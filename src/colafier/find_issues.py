@@ -112,7 +112,9 @@ def _checked(pred_probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
     if p.min() < 0 or p.max() > 1 or abs(p.sum(1) - 1).max() > TOLERANCE:
         raise ValueError("rows of pred_probs must be probabilities: from 0 to 1, with the sum 1")
     if observed.dtype.kind not in "iu":
-        raise TypeError(f"labels must be column numbers of pred_probs, not {observed.dtype}")
+        raise TypeError(
+            f"labels must be whole numbers, columns of pred_probs, not {observed.dtype}"
+        )
     return as_tensor(p), check_class_numbers(observed, c, "labels, the columns of pred_probs,")
 
 
