@@ -113,7 +113,7 @@ def _checked(pred_probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
         raise ValueError("rows of pred_probs must be probabilities: from 0 to 1, with the sum 1")
     if observed.dtype.kind not in "iu":
         raise TypeError(
-            f"labels must be whole numbers, columns of pred_probs, not {observed.dtype}"
+            f"labels must be whole numbers (columns of pred_probs), not {observed.dtype}"
         )
     return as_tensor(p), check_class_numbers(observed, c, "labels, the columns of pred_probs,")
 

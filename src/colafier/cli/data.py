@@ -56,8 +56,8 @@ def purify(
     min_confidence: Annotated[
         float,
         typer.Option(
-            help="Probability, 0 to 1, that the new class must have for a relabel; at 0 the most "
-            "likely class is always taken."
+            help="Relabel only if the new class has at least this probability, 0 to 1; other "
+            "doubtful rows are left for review."
         ),
     ] = 0.0,
     mode: Annotated[
