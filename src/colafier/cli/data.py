@@ -252,8 +252,8 @@ def export(
     rows: Annotated[
         Path | None,
         typer.Option(
-            help="Rows to compare on; needed for the model of a train run.",
-            show_default="those of the purify run",
+            help="Rows to compare on.",
+            show_default="those of the run",
         ),
     ] = None,
     overwrite: Overwrite = False,

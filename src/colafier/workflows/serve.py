@@ -128,7 +128,7 @@ def export(folder: Path, out: Path, source: Path | None = None) -> dict[str, Any
     Args:
         folder: Folder of the model.
         out: File to write.
-        source: Rows to compare on; None: the rows of the purify run that made the model.
+        source: Rows to compare on; None: the rows of the run that made the model.
     """
     model = load(folder)
     columns = Columns()
