@@ -1,6 +1,6 @@
-"""Learn from noisy labels, and purify them.
+"""Learn from noisy labels and purify them: the public names of the package.
 
-The public names are imported at their first use, so that `import colafier` is quick.
+Each name is imported at its first use, so that `import colafier` is quick.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Classifiers for noisy labels that follow the rules of scikit-learn."""
+"""Classifiers for noisy labels with the interface of scikit-learn."""
 
 from collections.abc import Callable, Mapping
 from math import prod
@@ -31,43 +31,43 @@ Net = str | nn.Module | Callable[[], nn.Module]
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Learns from labels of which some are wrong, and says which.
+    """A classifier that learns from partly wrong labels, and finds the wrong ones.
 
-    X holds vectors (n, d), which are taken as features, or images (n, h, w), (n, h, w, c) or
-    (n, c, h, w), on which nets are trained from scratch. The axis of the channels is the first or
-    the last one of an image, whichever alone has the length 1, 3 or 4; any other shape is refused
-    unless `channels` is given. Pixels are whole numbers from 0 to 255, or floats from 0 to 1, or
-    floats from 0 to 255 if one is above 1; floats are rounded to bytes. New images must be like
-    those of `fit`.
+    X holds vectors (n, d), which are used as features, or images (n, h, w), (n, h, w, c) or
+    (n, c, h, w), on which nets are trained from scratch. The channel axis of an image is the first
+    or the last one, whichever alone has length 1, 3 or 4; any other shape is refused unless
+    `channels` is given. Pixels are whole numbers from 0 to 255, or floats. If no float is above 1,
+    the range is 0 to 1, otherwise 0 to 255; floats are rounded to bytes. New images must have the
+    shape and the range of those in `fit`.
 
     Args:
         method: A name from `colafier.methods.available()`.
         hyper: Hyper-parameters of the method by name.
-        net: A name, a module, or a function that makes one, see `colafier.nets.net_factory`; this
-            and the four that follow are by default chosen by the shape and the number of rows.
-        epochs: How often the rows are walked through.
+        net: A name, a module, or a function that makes one, see `colafier.nets.net_factory`. The
+            defaults of this and the next four depend on the shape and the number of rows.
+        epochs: Training epochs.
         batch_size: Rows in one step.
         lr: Learning rate.
         weight_decay: Weight decay.
-        min_confidence: How likely a suggested class must be for a relabel, 0 to 1.
+        min_confidence: Probability, 0 to 1, that a suggested class must have for a relabel.
         flip: Whether a mirrored image keeps its class.
-        channels: `first` or `last`, for images whose shape does not tell.
-        missing_label: What stands in y where a row has no label: such a row is predicted, never
-            trained on. None also finds NaN and NA among texts and objects, as pandas writes them.
-        random_state: Seed or generator; with the same seed the result is the same.
-        verbose: Whether a terminal shows a bar.
+        channels: `first` or `last`, for images whose shape leaves this open.
+        missing_label: The value in y that means no label. Such a row is predicted, but never
+            trained on. None also matches NaN and NA among texts and objects, as in pandas.
+        random_state: Seed or generator; the same seed gives the same result.
+        verbose: Whether to show a progress bar in a terminal.
 
     Attributes:
         classes_: The classes (c,), sorted.
         n_features_in_: Numbers in one row.
-        feature_names_in_: Names of the columns, if X was a DataFrame with texts as names.
-        labels_: Purified labels (n,), written as in y; rows without a label keep what y has.
-        label_quality_: Probability that the observed label is right (n,); NaN where there is none.
+        feature_names_in_: Column names, if X was a DataFrame whose column names are texts.
+        labels_: Purified labels (n,), of the type of y; rows without a label keep their value in y.
+        label_quality_: Probability that the observed label is right (n,); NaN if there is none.
         issues_: Table with one line for each row, see `colafier.audit.label_table`; with X's index.
         noise_rate_: Estimated share of wrong labels.
-        noise_rate_interval_: Its 95 % interval.
+        noise_rate_interval_: 95 % interval of this share.
         history_: Figures of each epoch.
-        classifier_: The trained module; takes normalized rows, gives logits.
+        classifier_: The trained module, which maps normalized rows to logits.
     """
 
     def __init__(
@@ -102,12 +102,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, *, trusted: Any = None) -> Self:
-        """Train, and judge the labels.
+        """Train the classifier and audit the labels.
 
         Args:
             X: Vectors or images, one for each row.
             y: Observed labels (n,), numbers or texts.
-            trusted: Mask of rows (n,) whose label a person decided: they are never changed.
+            trusted: Boolean mask (n,) of rows whose label a person decided; these labels are never
+                changed.
         """
         x = self._first_rows(X)
         if y is None:
@@ -116,7 +117,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             )
         check_consistent_length(X, y)
         labels = EncodedLabels.of(y, self.missing_label)
-        with torch.random.fork_rng(devices=[]):  # training seeds torch's own generator
+        with torch.random.fork_rng(devices=[]):  # training seeds torch's default generator
             result = self._audited(x, labels, trusted)
         self._keep(labels, result, X.index if isinstance(X, pd.DataFrame) else None)
         return self
@@ -156,7 +157,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return self.method, dict(self.hyper or {})
 
     def _chosen(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What was chosen of `TrainConfig` and of `AuditConfig`."""
+        """The parameters that belong to `TrainConfig`, and those of `AuditConfig`."""
         method, hyper = self._chosen_method()
         names = ("net", "epochs", "batch_size", "lr", "weight_decay", "flip")
         train = {name: getattr(self, name) for name in names}
@@ -165,13 +166,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return train, {"min_confidence": self.min_confidence}
 
     def _first_rows(self, X: Any) -> Tensor:
-        """Rows of `fit`, which decide what later ones must look like."""
+        """The rows of `fit`; later rows must have the same layout."""
         self._layout: ImageLayout | None = None
         if _axes(X) in (3, 4):
             images = _images(X)
             self._layout = ImageLayout.of(images, self.channels)
             self.n_features_in_ = prod(self._layout.row_shape)
-            if hasattr(self, "feature_names_in_"):  # of an earlier fit
+            if hasattr(self, "feature_names_in_"):  # from an earlier fit
                 del self.feature_names_in_
             return self._layout.bring(images)
         return as_tensor(validate_data(self, X, dtype=np.float32))
@@ -205,12 +206,14 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
 
 class ColafierClassifier(NoisyLabelClassifier):
-    """CoLafier as an estimator: `NoisyLabelClassifier` with this method.
+    """CoLafier as an estimator: a `NoisyLabelClassifier` with this method.
+
+    The attributes, and the parameters from `net` on, are those of `NoisyLabelClassifier`.
 
     Args:
-        variant: `adaptive` (ours), `paper` or `authors`; see `colafier.core.config`.
-        hyper: Further hyper-parameters of CoLafier by name.
-        net: This and all that follow, and the attributes: see `NoisyLabelClassifier`.
+        variant: `adaptive` (the default of this package), `paper` or `authors` (as in their code);
+            see `colafier.core.config`.
+        hyper: More hyper-parameters of CoLafier by name.
     """
 
     def __init__(

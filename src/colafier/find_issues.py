@@ -1,4 +1,4 @@
-"""Which labels are wrong, from probabilities or features; with the call of cleanlab."""
+"""Find wrong labels from probabilities or features, with the signature of cleanlab's function."""
 
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from colafier.nets.normalize import Normalize
 RankedBy = Literal["self_confidence", "normalized_margin", "confidence_weighted_entropy"]
 
 EPSILON = 1e-12
-TOLERANCE = 0.01  # of the sum of a row: probabilities may have been rounded
+TOLERANCE = 0.01  # for the sum of a row: probabilities may have been rounded
 
 
 def find_label_issues(
@@ -30,28 +30,30 @@ def find_label_issues(
     frac_noise: float = 1.0,
     random_state: Any = 0,
 ) -> Array:
-    """The rows whose observed label is probably wrong, as many as are estimated to be.
+    """Find the rows whose observed label is probably wrong.
+
+    As many rows are returned as labels are estimated to be wrong.
 
     Args:
-        labels: Observed labels (n,): 0 to K-1, the columns of `pred_probs`; with features alone,
+        labels: Observed labels (n,): column numbers of `pred_probs`, 0 to K-1; with features alone,
             any numbers or texts.
-        pred_probs: P(class | row), (n, K), of a classifier that was not trained on the row's own
-            label: from cross-validation, for example.
-        features: Vectors (n, d) of the rows, used if there are no probabilities: these are then
-            out-of-fold predictions of small heads that are trained on the features.
-        return_indices_ranked_by: Score of the label by which the rows are ranked, the worst first:
+        pred_probs: P(class | row), (n, K), from a classifier that was not trained on the row's own
+            label, for example by cross-validation.
+        features: Vectors (n, d) of the rows, used if `pred_probs` is None: small heads are then
+            trained on them, and their out-of-fold predictions are the probabilities.
+        return_indices_ranked_by: The label score to rank rows by, the worst first:
             `self_confidence`, `normalized_margin` or `confidence_weighted_entropy`.
-        frac_noise: Share of the estimated number that is returned, the most doubtful ones.
+        frac_noise: Return only this share of the estimated number, the most doubtful rows.
         random_state: Seed or generator of the heads.
 
     Returns:
-        A boolean mask (n,); or, ranked, the row numbers of the issues.
+        A boolean mask (n,); with `return_indices_ranked_by`, the row numbers of the issues.
     """
     if not 0 <= frac_noise <= 1:
         raise ValueError(f"frac_noise must be from 0 to 1, not {frac_noise}")
     if return_indices_ranked_by is not None and return_indices_ranked_by not in SCORES:
         raise ValueError(
-            f"return_indices_ranked_by is one of {', '.join(SCORES)}, "
+            f"return_indices_ranked_by must be one of {', '.join(SCORES)}, "
             f"not {return_indices_ranked_by!r}"
         )
     if pred_probs is not None:
@@ -59,7 +61,7 @@ def find_label_issues(
     elif features is not None:
         p, observed = _out_of_fold(features, labels, random_state)
     else:
-        raise ValueError("give pred_probs, or features to get them from")
+        raise ValueError("give pred_probs, or features to compute them from")
     found = posterior(p, contract.Labels(observed))
     every = torch.ones(len(observed), dtype=torch.bool)
     issue = most_doubtful(found.quality, every, found.rate * frac_noise)
@@ -82,7 +84,7 @@ def normalized_margin(p: Tensor, observed: Tensor) -> Tensor:
 
 
 def confidence_weighted_entropy(p: Tensor, observed: Tensor) -> Tensor:
-    """Minus the entropy over the probability of the observed label; low is bad (n,)."""
+    """Minus the entropy, divided by the probability of the observed label (n,); low is bad."""
     entropy = -(p * p.clamp(min=EPSILON).log()).sum(1)
     return -entropy / self_confidence(p, observed).clamp(min=EPSILON)
 
@@ -103,7 +105,7 @@ def _checked(pred_probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
         raise ValueError(f"labels must be one dimensional, not of shape {observed.shape}")
     if len(observed) != n:
         raise ValueError(
-            f"pred_probs and labels must have same length, not {n} and {len(observed)}"
+            f"pred_probs and labels must have the same length, not {n} and {len(observed)}"
         )
     if c < 2:
         raise ValueError("pred_probs must have a column for each class, two or more")
@@ -111,7 +113,7 @@ def _checked(pred_probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
         raise ValueError("rows of pred_probs must be probabilities: from 0 to 1, with the sum 1")
     if observed.dtype.kind not in "iu":
         raise TypeError(
-            f"labels must be whole numbers, the columns of pred_probs, not {observed.dtype}"
+            f"labels must be whole numbers (columns of pred_probs), not {observed.dtype}"
         )
     return as_tensor(p), check_class_numbers(observed, c, "labels, the columns of pred_probs,")
 
@@ -123,10 +125,10 @@ def _out_of_fold(features: Any, labels: Any, random_state: Any) -> tuple[Tensor,
     observed = found.numbers
     if len(observed) != len(x):
         raise ValueError(
-            f"features and labels must have same length, not {len(x)} and {len(observed)}"
+            f"features and labels must have the same length, not {len(x)} and {len(observed)}"
         )
     if (observed < 0).any():
-        raise ValueError("each row needs a label; leave out those without")
+        raise ValueError("each row needs a label; leave out rows without one")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     p = cross_fit(x, contract.Labels(observed), len(found.classes), Normalize.fit(x), seed=seed)
     return p.double(), observed

@@ -438,7 +438,7 @@ def test_the_commands(out: Path, tmp_path: Path) -> None:
         "exchange", "out", "cvat", out, "-o", tmp_path / "x", "--prefix", "p", code=2
     )
     inside = apply.open_run(out).source().source / "x"
-    assert "is inside of the source" in colafier(
+    assert "is inside the source" in colafier(
         "exchange", "out", "imagefolder", out, "-o", inside, code=2
     )
     assert "not the folder of a finished run" in colafier(
@@ -450,5 +450,7 @@ def test_vectors_do_not_go_out(tmp_path: Path) -> None:
     from own_data import write_npz
 
     quickly(write_npz(tmp_path / "a.npz"), tmp_path / "out")
-    with pytest.raises(ValueError, match="rows of kind vector from a npz source do not go out"):
+    with pytest.raises(
+        ValueError, match="rows of kind vector from a npz source cannot be exported"
+    ):
         exchange.send("cvat", tmp_path / "out", tmp_path / "x.zip", everything=True)

@@ -195,5 +195,5 @@ def test_wrong_arguments(settings: dict[str, object], message: str) -> None:
 
 
 def test_batches_smaller_than_the_processes_are_an_error() -> None:
-    with pytest.raises(ValueError, match="do not reach"):
+    with pytest.raises(ValueError, match="are too small for"):
         run_pass(images(batch_size=1, world=2))

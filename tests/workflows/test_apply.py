@@ -241,7 +241,7 @@ def test_a_stopped_training_continues_to_the_same_end(
 
     with monkeypatch.context() as patch:
         patch.setattr("colafier.audit.out_of_fold.cross_fit", stop)
-        assert f"go on with: colafier apply {out} --continue" in colafier(
+        assert f"continue with: colafier apply {out} --continue" in colafier(
             "apply", out, "--continue", code=130
         )
     results = {name: value for name, value in digest(out).items() if "continued" not in name}

@@ -324,7 +324,7 @@ def test_a_model_needs_no_method_to_be_read(folder: Path) -> None:
 def test_input_file_stays_in_the_folder(folder: Path, name: Any) -> None:
     (folder.parent / "secret").touch()
     edit(folder, input={"kind": "table", "file": name})
-    with pytest.raises(ModelFolderError, match="plain name of its own"):
+    with pytest.raises(ModelFolderError, match="needs a plain name"):
         load(folder)
 
 
@@ -379,7 +379,7 @@ HEAD = "classifier.head.weight"
         (lambda t: t.pop(HEAD), "head.weight is missing there"),
         (lambda t: t.update({HEAD: t[HEAD][:2]}), r"torch.float32 \(2, 256\) there"),
         (lambda t: t.update({HEAD: t[HEAD].half()}), r"torch.float16 \(3, 256\) there"),
-        (lambda t: t.update({"rows": torch.ones(N)}), "rows is .* there, must be missing"),
+        (lambda t: t.update({"rows": torch.ones(N)}), "rows is .*, but must be missing"),
         (lambda t: t.pop("normalize.mean"), "do not fit rows"),
         (lambda t: t["normalize.std"].zero_(), "above 0"),
         (lambda t: t["normalize.mean"].fill_(torch.nan), "must be finite"),

@@ -1,7 +1,7 @@
-"""Detection baselines: what other tools make of the same rows, as a quality of each label.
+"""Baselines for finding wrong labels, by cleanlab and from papers; each gives a label quality.
 
-All take evidence about the rows and the observed labels (-1: none), and give a quality in [0, 1]
-that is low where the label is suspicious. It is 1 where there is no label or no evidence.
+All take some evidence about the rows, and the observed labels (-1: none). The quality is in [0, 1]
+and low where the label is suspicious. It is 1 for a row without a label or without evidence.
 """
 
 import torch
@@ -18,16 +18,17 @@ SMALLEST_VOTE = 1e-12
 def confident_learning(probabilities: Tensor, observed: Tensor) -> Tensor:
     """Confident learning by cleanlab (Northcutt et al., JAIR 2021), quality (n,).
 
-    Below one half is exactly what its filter would prune; on either side of it, rows are ranked by
-    the probability of the observed label.
+    The rows below one half are exactly those that its filter would prune. On either side of one
+    half, rows are ranked by the probability of the observed label.
 
     Args:
-        probabilities: P(class | row) (n, c), of a classifier that was not taught the row's label.
+        probabilities: P(class | row) (n, c), of a classifier that was not trained on the row's
+            label.
         observed: Observed labels (n,).
     """
     find_label_issues = required("cleanlab.filter", "bench").find_label_issues
-    told = probabilities.isfinite().all(1) & (probabilities.sum(1) > 0)  # (n,)
-    rows = ((observed >= 0) & told.to(observed.device)).nonzero()[:, 0]  # (m,)
+    valid = probabilities.isfinite().all(1) & (probabilities.sum(1) > 0)  # (n,)
+    rows = ((observed >= 0) & valid.to(observed.device)).nonzero()[:, 0]  # (m,)
     quality = torch.ones(len(observed))
     if len(rows) == 0:
         return quality
@@ -40,64 +41,64 @@ def confident_learning(probabilities: Tensor, observed: Tensor) -> Tensor:
 
 
 def small_loss(losses: Tensor, observed: Tensor) -> Tensor:
-    """Rows with a small loss are right (Han et al., Co-teaching, 2018), quality (n,).
+    """Labels with a small loss are right (Han et al., Co-teaching, 2018), quality (n,).
 
-    It is the share of labeled rows that have a larger loss, where equals count half: below a noise
-    rate are the rows that small-loss selection would drop at this rate.
+    The quality is the share of labeled rows with a larger loss; ties count half. So the rows whose
+    quality is below some noise rate are those that small-loss selection drops at this rate.
 
     Args:
-        losses: Of the observed labels (n,), any loss; not a number for rows that have none.
+        losses: Losses of the observed labels (n,), any loss; NaN for rows that have none.
         observed: Observed labels (n,).
     """
     rows = ((observed >= 0) & ~losses.isnan()).nonzero()[:, 0]  # (m,)
-    own = losses[rows].double().contiguous()  # (m,)
-    ordered = own.sort().values  # (m,)
-    smaller = torch.searchsorted(ordered, own)  # (m,)
-    not_larger = torch.searchsorted(ordered, own, right=True)  # (m,)
+    values = losses[rows].double().contiguous()  # (m,)
+    ordered = values.sort().values  # (m,)
+    smaller = torch.searchsorted(ordered, values)  # (m,)
+    not_larger = torch.searchsorted(ordered, values, right=True)  # (m,)
     rank = (smaller + not_larger) / (2 * max(len(rows), 1))  # (m,)
     return torch.ones(len(observed)).index_put((rows.cpu(),), (1 - rank).float().cpu())
 
 
 def margin(logits: Tensor, observed: Tensor) -> Tensor:
-    """How far the observed label's logit is above the largest other one (n,); 0 without a label."""
+    """The observed label's logit minus the largest other logit (n,); 0 without a label."""
     known = observed.clamp(min=0)[:, None]  # (n, 1)
     others = logits.scatter(1, known, -torch.inf).max(1).values  # (n,)
     return torch.where(observed >= 0, logits.gather(1, known)[:, 0] - others, 0.0)
 
 
 def mean_margin(margins: Tensor, observed: Tensor) -> Tensor:
-    """Rows ahead of the other classes all along are right (Pleiss et al., AUM, 2020), quality (n,).
+    """Labels with a large mean margin are right (Pleiss et al., AUM, 2020), quality (n,).
 
-    One half is where the observed label was on average level with the best other one.
+    One half means that the observed label was on average level with the best other class.
 
     Args:
-        margins: Mean over the epochs of each row's `margin` (n,), from a running sum; not a number
-            for rows that have none.
+        margins: Mean over the epochs of each row's `margin` (n,), from a running sum; NaN for rows
+            that have none.
         observed: Observed labels (n,).
 
-    Note: The paper takes its threshold from rows that are given a class of their own on purpose;
-        only the ranking is here.
+    Note: The paper gets its threshold from rows that are moved to an extra class on purpose. Only
+        the ranking is implemented here.
     """
     finite = margins.float().clamp(-LARGEST_MARGIN, LARGEST_MARGIN)  # (n,)
-    quality = (1 + F.softsign(finite)) / 2  # (n,) sigmoid would make large margins all equal
+    quality = (1 + F.softsign(finite)) / 2  # (n,) a sigmoid would make all large margins equal
     return torch.where((observed >= 0) & ~margins.isnan(), quality, 1.0).cpu()
 
 
 def knn_voting(features: Tensor, observed: Tensor, neighbors: int = 10) -> Tensor:
     """Neighbors vote on a row's label, as in SimiFeat (Zhu et al., ICML 2022), quality (n,).
 
-    The votes of the nearest labeled rows for each class, by cosine similarity and brought to unit
-    length; the quality is the observed label's. The row itself has a vote too, as if it were as far
-    away as the nearest two others suggest, so that it does not outvote them.
+    The nearest labeled rows vote for their classes, weighted by cosine similarity. The votes are
+    scaled to unit length, and the quality is that of the observed label. The row itself votes too,
+    at a distance extrapolated from its two nearest neighbors, so that it does not outvote them.
 
     Args:
         features: Vectors that were not trained on these labels (n, d).
         observed: Observed labels (n,).
-        neighbors: Number of voters with the row itself, k.
+        neighbors: Number of voters, including the row itself, k.
 
-    Note: SimiFeat repeats the vote on augmented images. Features are fixed here, so it is held
-        once; and only the ranking is here, without its thresholds for each class. A vote counts
-        from 0 to 1: rows that point the other way have none.
+    Note: SimiFeat repeats the vote on augmented images. Features are fixed here, so there is one
+        vote. Only the ranking is implemented, without the thresholds for each class. The weight of
+        a vote is clamped to 0 to 1, so rows with negative similarity do not count.
     """
     if neighbors < 2:
         raise ValueError(f"neighbors must be at least 2, not {neighbors}")
@@ -113,17 +114,17 @@ def knn_voting(features: Tensor, observed: Tensor, neighbors: int = 10) -> Tenso
     for place in torch.split(torch.arange(len(rows), device=z.device), chunk):
         votes = _votes(z, labels, place, others, num_classes)  # (chunk, c)
         of_observed = F.normalize(votes, dim=1).gather(1, labels[place][:, None])[:, 0]  # (chunk,)
-        heard = votes.sum(1) > SMALLEST_VOTE
-        quality[rows[place].cpu()] = torch.where(heard, of_observed, 1.0).clamp(0, 1).cpu()
+        any_vote = votes.sum(1) > SMALLEST_VOTE
+        quality[rows[place].cpu()] = torch.where(any_vote, of_observed, 1.0).clamp(0, 1).cpu()
     return quality
 
 
 def _votes(z: Tensor, labels: Tensor, place: Tensor, others: int, num_classes: int) -> Tensor:
     """Votes for each class on the rows at these places (chunk, c)."""
     similarity = z[place] @ z.T  # (chunk, m)
-    similarity[torch.arange(len(place), device=z.device), place] = -torch.inf  # not yet itself
+    similarity[torch.arange(len(place), device=z.device), place] = -torch.inf  # without itself
     nearest = similarity.topk(others, dim=1)  # (chunk, others), the most similar first
-    # with distances 2 d_1 - d_2, where d = 1 - similarity
+    # the row itself at distance 2 d_1 - d_2, where d = 1 - similarity
     itself = 2 * nearest.values[:, :1] - nearest.values[:, min(1, others - 1), None]  # (chunk, 1)
     votes = torch.cat([itself, nearest.values], 1).clamp(0, 1)  # (chunk, 1 + others)
     voters = torch.cat([place[:, None], nearest.indices], 1)  # (chunk, 1 + others)

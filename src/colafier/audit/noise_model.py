@@ -1,8 +1,8 @@
-"""P(true class | row, observed label): a classifier's probabilities joined with a noise model.
+"""The noise model, which turns a classifier's probabilities into P(true class | row, label).
 
-People and heuristics do not err at random: a wrong label is mostly one that looks right. So beside
-a transition matrix the noise model has a feature-dependent term: labels go to classes that the
-classifier finds plausible. Without it the estimated number of wrong labels is too low.
+People and heuristics do not make mistakes at random: a wrong label usually looks plausible. So in
+addition to a transition matrix the noise model has a feature-dependent term, by which wrong labels
+are those that the classifier finds plausible. Without it, too few labels are estimated to be wrong.
 """
 
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ from torch.nn.functional import one_hot
 from colafier.audit.config import AuditConfig
 from colafier.methods.contract import Labels
 
-ROWS_FOR_TEMPERATURE = 20_000  # are enough to choose one
-ROUNDS = 25  # of EM for each feature weight, which starts from the result of the one before
-SMALLEST = 1e-4  # probabilities below count as this much in the feature-dependent term
-PSEUDO_ROWS = 1.0  # for each true class, spread over the observed ones
-PARTS = 10  # of the rows, for the interval of the rate
+ROWS_FOR_TEMPERATURE = 20_000  # are enough to choose the temperature
+ROUNDS = 25  # of EM for each feature weight, starting from the result of the previous weight
+SMALLEST = 1e-4  # smaller probabilities are raised to this in the feature-dependent term
+PSEUDO_ROWS = 1.0  # for each true class, spread over the observed classes
+PARTS = 10  # that the rows are split into, for the interval of the rate
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class NoiseModel:
     likelihood: float  # mean log likelihood of the observed labels
 
     def chances(self, p: Tensor, observed: Tensor) -> Tensor:
-        """P(given | true class, row) for each true class (n, c)."""
+        """P(observed label | true class, row) for each true class (n, c)."""
         plausible = _plausible(p, self.feature_weight)  # (n, c)
         total = plausible @ self.transition.T  # (n, c)
         of_observed = plausible.gather(1, observed[:, None])  # (n, 1)
@@ -40,27 +40,27 @@ class NoiseModel:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is believed of each row once its observed label is known."""
+    """The probabilities of each row's true class, given its observed label."""
 
-    probabilities: Tensor  # (n, c) of the true class
-    plausible: Tensor  # (n, c) the same before the observed label is known
-    quality: Tensor  # (n,) that the observed label is right; 1 where there is none to be wrong
+    probabilities: Tensor  # (n, c) P(true class | row, observed label)
+    plausible: Tensor  # (n, c) P(true class | row), without the observed label
+    quality: Tensor  # (n,) probability that the observed label is right; 1 if there is none
     model: NoiseModel
     rate: float  # estimated share of wrong labels
-    interval: tuple[float, float]  # of the rate, 95 %, as far as chance in the rows goes
+    interval: tuple[float, float]  # 95 % interval of the rate; covers sampling error only
 
 
 def posterior(p: Tensor, labels: Labels, config: AuditConfig | None = None) -> Posterior:
-    """Join a classifier's probabilities with the observed labels.
+    """Combine a classifier's probabilities with the observed labels.
 
-    Where the original labels of trusted rows are known, the noise model is learned from them as
-    well. People look at the worst labels first: learned from the other rows alone, it would take
-    labels to be better than they are.
+    If the original labels of trusted rows are known, the noise model is learned from them as well.
+    People review the worst labels first, so the other rows alone would make the labels look better
+    than they are.
 
     Args:
         p: P(class | row) of a classifier that was not trained on the row's own label (n, c).
         labels: The labels of the rows.
-        config: Candidates of the noise model.
+        config: The candidate values for temperature and feature weight.
     """
     config = AuditConfig() if config is None else config
     usable, trusted, observed = labels.doubtful, labels.trusted, labels.observed
@@ -95,8 +95,8 @@ class _Seen:
     p: Tensor  # (n, c) of the classifier
     observed: Tensor  # (n,) the labels that came with the data
     learn: Tensor  # (n,) rows to learn from, as a boolean mask
-    right: Tensor | None = None  # (n,) the true classes,
-    known: Tensor | None = None  # (n,) where these are known, as a boolean mask
+    right: Tensor | None = None  # (n,) the true classes, valid where `known`
+    known: Tensor | None = None  # (n,) rows whose true class is known, as a boolean mask
 
     @property
     def rows(self) -> Tensor:
@@ -104,7 +104,7 @@ class _Seen:
         return self.learn.nonzero()[:, 0]
 
     def prior(self, rows: Tensor) -> Tensor:
-        """P(true class | row) of some rows: the classifier's, or what is known (m, c)."""
+        """P(true class | row) of some rows (m, c): the classifier's, or one-hot where known."""
         p = self.p[rows]
         if self.right is None or self.known is None:
             return p
@@ -113,9 +113,9 @@ class _Seen:
 
 
 def _with_best_temperature(seen: _Seen, config: AuditConfig) -> _Seen:
-    """With probabilities at the temperature that makes the observed labels likeliest.
+    """Sharpen the probabilities with the temperature that makes the observed labels most likely.
 
-    A classifier that was trained on noisy labels is often as unsure as they are.
+    A classifier that was trained on noisy labels is often not confident enough.
     """
     rows = seen.rows
     rows = rows[:: max(1, len(rows) // ROWS_FOR_TEMPERATURE)]
@@ -131,7 +131,7 @@ def _with_best_temperature(seen: _Seen, config: AuditConfig) -> _Seen:
 
 
 def _likeliest(seen: _Seen, rows: Tensor, config: AuditConfig) -> NoiseModel:
-    """The noise model of these rows: EM for each feature weight, then the likeliest."""
+    """The most likely noise model of these rows, after EM for each feature weight."""
     transition = _start(seen.p.shape[1], seen.p)
     models = []
     for feature_weight in config.feature_weights:
@@ -147,12 +147,12 @@ def _learned(seen: _Seen, rows: Tensor, feature_weight: float, transition: Tenso
 
 
 def fit_noise(p: Tensor, observed: Tensor, config: AuditConfig | None = None) -> NoiseModel:
-    """The noise model that makes the observed labels likeliest.
+    """The noise model that makes the observed labels most likely.
 
     Args:
         p: Probabilities (n, c).
         observed: Observed labels (n,).
-        config: Candidates of the noise model.
+        config: The candidate values for the feature weight.
     """
     every = torch.ones(len(p), dtype=torch.bool)
     seen = _Seen(p, observed, every)
@@ -160,16 +160,16 @@ def fit_noise(p: Tensor, observed: Tensor, config: AuditConfig | None = None) ->
 
 
 def soft_labels(p: Tensor, observed: Tensor) -> Tensor:
-    """P(true class | row, observed label) by a transition matrix alone, for training (n, c).
+    """P(true class | row, observed label) from a transition matrix alone, for training (n, c).
 
-    Where p is 1 for a class that is known to be the true one, it stays so.
+    A row whose p is 1 for one class, because its true class is known, keeps it.
     """
     model = _expect_and_maximize(p, observed, 0.0, _start(p.shape[1], p), p)
     return _normalized(p * model.chances(p, observed))
 
 
 def _start(c: int, like: Tensor) -> Tensor:
-    """Nearly all labels are right, until the rows say otherwise: weak features then keep it so."""
+    """Start from nearly all labels being right; with weak features, EM stays close to this."""
     transition = torch.full((c, c), 0.02 / max(c - 1, 1)).to(like)
     transition.fill_diagonal_(0.98)
     return transition
@@ -188,14 +188,16 @@ def _expect_and_maximize(
         evidence = joint.sum(1, keepdim=True)  # (n, 1)
         likelihood = evidence.log().mean()
         believed = joint / evidence  # (n, c)
-        counts = torch.zeros(c, c).to(p).index_add_(0, observed, believed).T  # (c, c) true by given
-        expected = (believed / total).T @ plausible  # (c, c) what the lean alone would explain
+        # (c, c) expected counts, true class by observed class
+        counts = torch.zeros(c, c).to(p).index_add_(0, observed, believed).T
+        # (c, c) the counts that the feature-dependent term alone would explain
+        expected = (believed / total).T @ plausible
         transition = _normalized((counts + PSEUDO_ROWS / c) / expected.clamp(min=1e-9))
     return NoiseModel(transition, feature_weight, float(likelihood))
 
 
 def _interval(seen: _Seen, rate: float, config: AuditConfig) -> tuple[float, float]:
-    """From the rates of ten parts of the rows, each with its own noise model."""
+    """The interval of the rate, from ten parts of the rows, each with its own noise model."""
     rates = []
     for part in range(PARTS):
         some = seen.rows[part::PARTS]

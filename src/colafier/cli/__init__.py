@@ -1,1 +1,1 @@
-"""The command line: one file per group of commands, thin."""
+"""The command line, a thin layer over `workflows`: one file for each group of commands."""

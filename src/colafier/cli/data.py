@@ -1,4 +1,4 @@
-"""Commands for a user's own data: purify, predict, check, export."""
+"""Commands for a user's data: purify, predict, check and export."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,52 +6,92 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from colafier.cli.terminal import MENDABLE, console, interruptible, mistakes_explained
+from colafier.cli.terminal import FIXABLE, console, interruptible, mistakes_explained
 
 FAILED = 1
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="Where the results go.")]
-Image = Annotated[str | None, typer.Option(help="Column with image paths or bytes.")]
-Text = Annotated[str | None, typer.Option(help="Column with texts.")]
+DETECTED = "detected"
+Out = Annotated[Path, typer.Option("--out", "-o", help="CSV file for the predictions.")]
+Image = Annotated[
+    str | None, typer.Option(help="Column with image paths or bytes.", show_default=DETECTED)
+]
+Text = Annotated[str | None, typer.Option(help="Column with texts.", show_default=DETECTED)]
 Features = Annotated[
-    list[str] | None, typer.Option(help="Column with numbers or categories; repeatable.")
+    list[str] | None,
+    typer.Option(help="Column with numbers or categories; repeatable.", show_default=DETECTED),
 ]
-Label = Annotated[str | None, typer.Option(help="Column with the labels.")]
+Label = Annotated[str | None, typer.Option(help="Column with the labels.", show_default=DETECTED)]
 Missing = Annotated[
-    list[str] | None, typer.Option(help="Text that stands for no label; repeatable.")
+    list[str] | None,
+    typer.Option(help="Text that means no label, as an empty cell does; repeatable."),
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not keep embeddings.")]
-Model = Annotated[Path, typer.Argument(help="Folder of the model: OUT/model of a run.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Do not store embeddings for later runs.")
+]
+Model = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="Model of a purify or train run: the folder OUT/model."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
 
 
 def purify(
     context: typer.Context,
     source: Annotated[
         str | None,
-        typer.Argument(help="Folder of class folders, .csv, .tsv, .parquet or .npz."),
+        typer.Argument(
+            metavar="SOURCE",
+            help="The data: a folder with one folder per class, or a .csv, .tsv, .parquet or .npz "
+            "file.",
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="New folder for the results.")
+    ] = None,
     image: Image = None,
     text: Text = None,
     features: Features = None,
     label: Label = None,
     missing: Missing = None,
     min_confidence: Annotated[
-        float, typer.Option(help="How sure a relabel must be, 0 to 1; 0: the likeliest class.")
+        float,
+        typer.Option(
+            help="Relabel only if the new class has at least this probability, 0 to 1; other "
+            "doubtful rows are left for review."
+        ),
     ] = 0.0,
     mode: Annotated[
-        str, typer.Option(help="features: embed, then train small nets. end-to-end: train a CNN.")
+        str,
+        typer.Option(
+            help="features: embed images or texts with a frozen net and train a small one. "
+            "end-to-end: train a CNN on the images."
+        ),
     ] = "features",
     embedder: Annotated[
         str,
-        typer.Option(help="auto, efficientnet_lite0, minilm, hf:NAME or a model's folder."),
+        typer.Option(
+            help="Net that embeds images or texts: auto, efficientnet_lite0, minilm, hf:NAME, or "
+            "the folder of a model."
+        ),
     ] = "auto",
-    size: Annotated[int | None, typer.Option(min=8, help="Side of the images in pixels.")] = None,
-    method: Annotated[str, typer.Option(help="See: colafier methods.")] = "colafier",
-    net: Annotated[str | None, typer.Option(help="Net to train, such as resnet18.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1)] = None,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            min=8, help="Resize images to this many pixels a side.", show_default="by mode and net"
+        ),
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="Training method; colafier methods lists them.")
+    ] = "colafier",
+    net: Annotated[
+        str | None,
+        typer.Option(help="Backbone to train, such as resnet18.", show_default="by kind of rows"),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Training epochs.", show_default="by kind and number of rows"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     write: Annotated[
         str | None,
         typer.Option(
@@ -59,12 +99,12 @@ def purify(
         ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with the run in this folder.", metavar="OUT")
+        Path | None, typer.Option(help="Continue the stopped run in this folder.", metavar="OUT")
     ] = None,
     overwrite: Overwrite = False,
     no_cache: NoCache = False,
 ) -> None:
-    """Purify the labels of any data set: a model, purified labels and a ranked list come out.
+    """Find and fix wrong labels in your data set, and train a classifier on the purified labels.
 
     - `colafier purify photos -o out` (photos/cat/1.jpg, photos/dog/2.jpg ...)
     - `colafier purify reviews.csv --text review --label stars -o out`
@@ -73,10 +113,13 @@ def purify(
     - `colafier purify photos -o out --min-confidence 0.95 --write folder`
     - `colafier purify --resume out`
 
-    Kind and columns are detected and shown. The source is never changed. OUT/labels.csv has every
-    row in input order: original_label, label, action (keep, relabel, review, exclude),
-    label_quality and why; OUT/report.html explains it and takes your decisions; OUT/model is the
-    classifier; OUT/summary.json says how many labels are wrong.
+    The kind of data and its columns are detected and printed. The source is never changed.
+
+    - OUT/labels.csv: every row in input order, with original_label, label, action (keep, relabel,
+      review or exclude), label_quality and reason
+    - OUT/report.html: the doubtful rows and why they are doubted; it takes your decisions
+    - OUT/model: the classifier, for `predict`, `check` and `export`
+    - OUT/summary.json: how many labels are probably wrong, and what was done
     """
     from colafier.report import page
     from colafier.workflows import purify as pipeline
@@ -88,7 +131,7 @@ def purify(
             folder, options = resume, pipeline.options_of(resume)
         else:
             if source is None or out is None:
-                raise ValueError("give what to purify and where to: colafier purify SOURCE -o OUT")
+                raise ValueError("give the data and a folder: colafier purify SOURCE -o OUT")
             folder = out
             options = pipeline.Options(
                 source=source, image=image, text=text, label=label, mode=mode, embedder=embedder,
@@ -98,8 +141,8 @@ def purify(
                 missing=("", *(missing or ())),
             )  # fmt: skip
     with (
-        mistakes_explained(),  # a checkpoint that does not fit is a ValueError, too
-        interruptible(f"go on with: colafier purify --resume {folder}"),
+        mistakes_explained(),  # a checkpoint that does not fit is a ValueError as well
+        interruptible(f"continue with: colafier purify --resume {folder}"),
     ):
         outcome = pipeline.purify(
             options, folder, resume=resume is not None, overwrite=overwrite, say=_say
@@ -107,12 +150,15 @@ def purify(
     console.print(_overview(outcome.summary))
     _show_first(pipeline.ranked(outcome.table))
     _say(f"All rows are in {folder / LABELS}, the model is in {folder / MODEL}.")
-    _say(f"Next: open {folder / page.NAME} in a browser, look, and decide.")
+    _say(f"Next: open {folder / page.NAME} in a browser and review the doubtful rows.")
 
 
 def predict(
     model: Model,
-    new: Annotated[Path, typer.Argument(help="New rows, of the kind that it was trained on.")],
+    new: Annotated[
+        Path,
+        typer.Argument(metavar="NEW", help="New rows, of the kind that the model was trained on."),
+    ],
     out: Out = Path("predictions.csv"),
     image: Image = None,
     text: Text = None,
@@ -120,10 +166,14 @@ def predict(
     overwrite: Overwrite = False,
     no_cache: NoCache = False,
 ) -> None:
-    """Classify new rows with the model of an earlier run.
+    """Classify new rows with the model of a purify or train run.
 
     - `colafier predict out/model new_photos -o predictions.csv`
     - `colafier predict out/model new.csv --text review -o predictions.csv`
+    - `colafier predict runs/digits/model new_digits` (the model of a train run)
+
+    The CSV file has one line per row, in input order: predicted_label, confidence, and the problem
+    of a row that could not be read.
     """
     from colafier.workflows import serve
 
@@ -132,17 +182,23 @@ def predict(
         columns = serve.Columns(image, text, tuple(features) if features else None)
         lines = serve.predict(model, new, columns, cache=not no_cache)
         _save(lines, out)
-    _say(f"{len(lines):,} rows are in {out}.")
+    _say(f"The predictions for {len(lines):,} rows are in {out}.")
 
 
 def check(
     model: Model,
-    new: Annotated[Path, typer.Argument(help="New labeled rows.")],
+    new: Annotated[
+        Path,
+        typer.Argument(
+            metavar="NEW", help="New rows with labels, of the kind that the model was trained on."
+        ),
+    ],
     fail_above: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of wrong labels that is too much.")
+        float,
+        typer.Option(min=0, max=1, help="Largest share of wrong labels that passes the check."),
     ] = 0.05,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File for the table of all rows.")
+        Path | None, typer.Option("--out", "-o", help="CSV file for the table of all rows.")
     ] = None,
     image: Image = None,
     text: Text = None,
@@ -152,11 +208,13 @@ def check(
     overwrite: Overwrite = False,
     no_cache: NoCache = False,
 ) -> None:
-    """Audit new labels with an existing model; exit code 1 if too many are wrong.
+    """Audit the labels of new rows with a trained model; exit code 1 if too many are wrong.
 
     - `colafier check out/model delivery.csv --label label --fail-above 0.05 -o audit.csv`
+    - `colafier check runs/digits/model new_digits` (the model of a train run)
 
-    It also fails if too many rows have a class that the model does not know.
+    Nothing is trained. The share of wrong labels is estimated, as purify does. The check also
+    fails if too many rows have a class that the model does not know.
     """
     from colafier.workflows import serve
 
@@ -184,16 +242,23 @@ def check(
 
 def export(
     model: Model,
-    onnx: Annotated[bool, typer.Option("--onnx", help="The format; there is one so far.")] = False,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Write ONNX, the only format so far.")
+    ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File; by default MODEL/model.onnx.")
+        Path | None,
+        typer.Option("--out", "-o", help="File to write.", show_default="MODEL/model.onnx"),
     ] = None,
     rows: Annotated[
-        Path | None, typer.Option(help="Rows to compare on; by default those of the run.")
+        Path | None,
+        typer.Option(
+            help="Rows to compare on.",
+            show_default="those of the run",
+        ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a model for other programs, compared with torch on real rows.
+    """Export a model to ONNX, after a comparison with PyTorch on real rows.
 
     - `colafier export out/model --onnx`
     - `colafier export out/model --onnx --rows new.csv -o classifier.onnx`
@@ -201,7 +266,7 @@ def export(
     from colafier.workflows import serve
 
     path = out or model / "model.onnx"
-    with mistakes_explained((*MENDABLE, RuntimeError)):  # of a file that differs from torch
+    with mistakes_explained((*FIXABLE, RuntimeError)):  # RuntimeError: the file differs from torch
         if not onnx:
             raise ValueError("say which format: colafier export MODEL --onnx")
         _free(path, overwrite)
@@ -218,12 +283,15 @@ def _say(line: str) -> None:
 
 
 def _alone(context: typer.Context, option: str) -> None:
-    """A run goes on as it was started, so nothing else may be given."""
+    """Refuse other options: a run is resumed with the options that it was started with."""
     for name in context.params:
         source = context.get_parameter_source(name)
         if name != option and source is not None and source.name == "COMMANDLINE":
             word = "SOURCE" if name == "source" else "--" + name.replace("_", "-")
-            raise ValueError(f"--{option} OUT goes alone, without {word}: all is as at the start")
+            raise ValueError(
+                f"--{option} OUT goes alone, without {word}: a run keeps the options that it was "
+                "started with"
+            )
 
 
 def _free(path: Path, overwrite: bool, source: Path | None = None) -> None:
@@ -245,7 +313,7 @@ def _overview(summary: dict[str, Any]) -> Table:
     shown = Table("", "", show_header=False)
     shown.add_row("rows", f"{summary['rows']:,}")
     shown.add_row(
-        "labels that are wrong, estimated",
+        "wrong labels, estimated",
         f"{summary['estimated_noise_rate']:.1%} ({low:.1%} to {high:.1%})",
     )
     for action, count in summary["actions"].items():
@@ -254,7 +322,7 @@ def _overview(summary: dict[str, Any]) -> Table:
     shown.add_row("expected: clean labels broken", f"{summary['expected_broken']:,}")
     if summary["accuracy_on_unseen_observed_labels"] is not None:
         shown.add_row(
-            "observed labels met on unseen rows",
+            "accuracy on unseen observed labels",
             f"{summary['accuracy_on_unseen_observed_labels']:.1%}",
         )
     return shown

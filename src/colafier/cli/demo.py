@@ -1,4 +1,4 @@
-"""The demo: digits with 40 % wrong labels, CoLafier beside plain cross entropy."""
+"""The demo: CoLafier and plain cross entropy on digits with 40 % wrong labels."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,11 +16,11 @@ METHODS = ("colafier", "ce")
 
 
 def demo(folder: Path, overrides: Mapping[str, Any], console: Console) -> dict[str, Result]:
-    """Train both methods on the same rows, labels and batches, and show what came out.
+    """Train both methods on the same rows, labels and batches, and print their scores.
 
     Args:
-        folder: Gets a folder per method; an older demo in it is overwritten.
-        overrides: Settings in place of those of the preset `digits`.
+        folder: Where a folder for each method is written; an older demo is overwritten.
+        overrides: Settings that replace those of the preset `digits`.
         console: Where to print.
     """
     results: dict[str, Result] = {}
@@ -38,9 +38,9 @@ def demo(folder: Path, overrides: Mapping[str, Any], console: Console) -> dict[s
     records = {name: result.record for name, result in results.items()}
     console.print(table(records, "Digits with wrong labels"))
     console.print(
-        f"Open {folder / METHODS[0] / page.NAME} in a browser to see what was found.\n"
-        f"The purified labels are in {folder / METHODS[0] / LABELS}\n"
-        f"and all else about the runs in {folder}, one folder per method.",
+        f"The purified labels are in {folder / METHODS[0] / LABELS}.\n"
+        f"All other files of the runs are in {folder}, one folder per method.\n"
+        f"Next: open {folder / METHODS[0] / page.NAME} in a browser to see what was found.",
         soft_wrap=True,
     )
     return results

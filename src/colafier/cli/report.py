@@ -1,4 +1,4 @@
-"""The command that builds the report of a run again."""
+"""The command `report`, which rebuilds the report page of a run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,14 +9,17 @@ from colafier.cli.terminal import console, mistakes_explained
 
 
 def report(
-    out: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Folder of a finished purify or train run.")
+    ],
 ) -> None:
-    """Write OUT/report.html again, from the files in OUT.
+    """Rebuild OUT/report.html from the files in OUT.
 
     - `colafier report out`
-    - `colafier report runs/demo/colafier`
+    - `colafier report runs/demo/colafier` (the folder of a train run)
 
-    The page needs no network and no server: open it in a browser, look, and decide.
+    The page needs no network and no server: open it in a browser, review the doubtful rows, save
+    your decisions, and apply them with `colafier apply OUT decisions.json`.
     """
     from colafier.report import page as page
 

@@ -1,4 +1,4 @@
-"""Commands after a review: apply decisions, and exchange rows with other tools."""
+"""Commands for a review: apply decisions, and exchange rows with labeling tools."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,14 +8,19 @@ import typer
 from colafier.cli.terminal import SHORT_HELP, console, interruptible, mistakes_explained
 
 FORMS = "label-studio, cvat, fiftyone or imagefolder."
-Run = Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the run.")]
+Run = Annotated[
+    Path, typer.Argument(metavar="OUT", help="Folder of a finished purify or train run.")
+]
+PurifyRun = Annotated[
+    Path, typer.Argument(metavar="OUT", help="Folder of a finished purify run on images or texts.")
+]
 Form = Annotated[str, typer.Argument(metavar="FORMAT", help=FORMS)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 
 exchange = typer.Typer(
     no_args_is_help=True,
     context_settings=SHORT_HELP,
-    help="Send doubtful rows to another tool, and take back what was said there.",
+    help="Export doubtful rows to a labeling tool, and import the answers as decisions.",
 )
 
 
@@ -23,25 +28,33 @@ def apply(
     run: Run,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="DECISIONS", help="decisions.json, one or several."),
+        typer.Argument(
+            metavar="DECISIONS", help="One or more decisions.json, saved from the report."
+        ),
     ] = None,
     go_on: Annotated[
         bool,
-        typer.Option("--continue", help="Then train on with the decided rows as trusted ones."),
+        typer.Option(
+            "--continue",
+            help="Then continue the training, with the decided rows as trusted: their labels are "
+            "never changed.",
+        ),
     ] = False,
     reset: Annotated[
-        bool, typer.Option("--reset", help="Forget decisions that were applied before.")
+        bool, typer.Option("--reset", help="First undo all decisions that were applied before.")
     ] = False,
 ) -> None:
-    """Put the decisions of a review into OUT/labels.csv.
+    """Apply the decisions of a review to OUT/labels.csv.
 
     - `colafier apply out decisions.json`
-    - `colafier apply out anna.json ben.json` (of two decisions about a row the later one counts)
+    - `colafier apply out anna.json ben.json` (of two decisions about a row, the later one counts)
     - `colafier apply out decisions.json --continue`
-    - `colafier apply out --continue` (goes on after Ctrl-C)
+    - `colafier apply out --continue` (also resumes after Ctrl-C)
+    - `colafier apply runs/digits decisions.json` (the folder of a train run)
 
-    Each decided row says when, from what, to what and why. The first table stays as
-    OUT/labels.before-review.csv. Decisions for another data set are refused.
+    The table records for each decided row when it was decided, the old and the new label, and why.
+    The table as it was before is kept in OUT/labels.before-review.csv. Decisions about another data
+    set are refused.
     """
     from colafier.workflows import apply
     from colafier.workflows.run_dir import LABELS
@@ -58,33 +71,43 @@ def apply(
             )
     if not go_on:
         return
-    advice = f"the decisions are applied; go on with: colafier apply {run} --continue"
+    advice = f"the decisions are applied; continue with: colafier apply {run} --continue"
     with mistakes_explained(), interruptible(advice):
         summary = apply.continue_training(run, say=_say).summary
     low, high = summary["estimated_noise_interval"]
     counts = ", ".join(f"{action} {count:,}" for action, count in summary["actions"].items())
     _say(
         f"Trained with {summary['reviewed']:,} decided rows. Of the other labels about "
-        f"{summary['estimated_noise_rate']:.1%} are wrong ({low:.1%} to {high:.1%}). {counts}."
+        f"{summary['estimated_noise_rate']:.1%} are wrong ({low:.1%} to {high:.1%}). "
+        f"Actions: {counts}."
     )
 
 
 @exchange.command("out")
 def send(
     form: Form,
-    run: Run,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File, or folder of imagefolder.")],
+    run: PurifyRun,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="File to write; for imagefolder, a folder.")
+    ],
     everything: Annotated[
-        bool, typer.Option("--all", help="Also rows whose label is to be kept.")
+        bool, typer.Option("--all", help="Include rows whose label is to be kept.")
     ] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the most doubtful ones.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="At most this many rows, the most doubtful ones.", show_default="all"
+        ),
+    ] = None,
     prefix: Annotated[
         str | None,
-        typer.Option(help="Of image addresses in Label Studio, as https://host/photos/."),
+        typer.Option(
+            help="Start of the image addresses for Label Studio, such as https://host/photos/."
+        ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write the doubtful rows for another tool, most doubtful first.
+    """Export the doubtful rows to a labeling tool, the most doubtful first.
 
     - `colafier exchange out label-studio out -o tasks.json`
     - `colafier exchange out cvat out -o photos.zip --limit 500`
@@ -103,14 +126,16 @@ def send(
 @exchange.command("in")
 def receive(
     form: Form,
-    run: Run,
-    path: Annotated[Path, typer.Argument(metavar="EXPORT", help="What the tool gave back.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The decisions to write.")] = Path(
+    run: PurifyRun,
+    path: Annotated[
+        Path, typer.Argument(metavar="EXPORT", help="File or folder that the tool exported.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the decisions.")] = Path(
         "decisions.json"
     ),
     overwrite: Overwrite = False,
 ) -> None:
-    """Turn what was said in another tool into a decisions.json.
+    """Import the answers from a labeling tool and write them as decisions.json.
 
     - `colafier exchange in label-studio out export.json -o decisions.json`
     - `colafier apply out decisions.json`

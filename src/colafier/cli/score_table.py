@@ -1,4 +1,4 @@
-"""What a terminal shows of finished runs."""
+"""The table of scores that the terminal shows for finished runs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,17 +7,17 @@ from rich.table import Table
 
 
 def percent(value: float) -> str:
-    """As in 93.1 %."""
+    """A share as text, such as 93.1 %."""
     return f"{100 * value:.1f} %"
 
 
 def whole(value: float) -> str:
-    """As in 1,437."""
+    """A whole number as text, such as 1,437."""
     return f"{value:,.0f}"
 
 
 def seconds(value: float) -> str:
-    """As in 12 s."""
+    """A time as text, such as 12 s."""
     return f"{value:.0f} s"
 
 
@@ -35,7 +35,7 @@ LINES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 
 def table(records: Mapping[str, Mapping[str, Any]], title: str) -> Table:
-    """Runs side by side; a figure that no run has is left out."""
+    """The scores of runs side by side; a figure that no run has is left out."""
     shown = Table(title=title, title_justify="left")
     shown.add_column()
     for name in records:

@@ -1,4 +1,4 @@
-"""What the commands share: where they print, and how mistakes and Ctrl-C are told."""
+"""What all commands share: the console, and how mistakes and Ctrl-C are reported."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,16 +7,16 @@ import typer
 from rich.console import Console
 
 SHORT_HELP = {"help_option_names": ["-h", "--help"]}
-INTERRUPTED = 130  # what a shell expects after Ctrl-C
-MENDABLE = (ValueError, OSError, ImportError)  # by the user, before a run has begun
+INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
+FIXABLE = (ValueError, OSError, ImportError)  # errors that the user can fix
 
-console = Console(markup=False, emoji=False, highlight=False)  # ":key:" is text
+console = Console(markup=False, emoji=False, highlight=False)  # print ":key:" as it is
 errors = Console(markup=False, emoji=False, highlight=False, stderr=True)
 
 
 @contextmanager
-def mistakes_explained(kinds: tuple[type[Exception], ...] = MENDABLE) -> Iterator[None]:
-    """What the user can mend is said in one line, without a traceback."""
+def mistakes_explained(kinds: tuple[type[Exception], ...] = FIXABLE) -> Iterator[None]:
+    """Report errors that the user can fix in one line, without a traceback."""
     try:
         yield
     except kinds as error:
@@ -26,7 +26,7 @@ def mistakes_explained(kinds: tuple[type[Exception], ...] = MENDABLE) -> Iterato
 
 @contextmanager
 def interruptible(advice: str) -> Iterator[None]:
-    """Ctrl-C ends with what to do next, and the exit code that shells expect."""
+    """On Ctrl-C, print what to do next and exit with the code that shells expect."""
     try:
         yield
     except KeyboardInterrupt as stop:

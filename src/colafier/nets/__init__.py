@@ -1,4 +1,4 @@
-"""Backbones by name, or any module of the user's; `net_factory` turns them into classifiers."""
+"""Networks: `net_factory` makes classifiers from the name of a backbone, or from any module."""
 
 import copy
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from colafier.nets.small import convnet, linear, mlp
 
 __all__ = ["NETS", "Backbone", "Classifier", "net_factory"]
 
-VECTOR_NETS = {"mlp": mlp, "linear": linear}  # these take images as vectors, too
+VECTOR_NETS = {"mlp": mlp, "linear": linear}  # these flatten images to vectors
 NETS = (*RESNETS, "convnet", *VECTOR_NETS)
 VECTOR_WIDTH = 256
 
@@ -25,15 +25,15 @@ def net_factory(
     num_classes: int,
     dtype: str = "auto",
 ) -> Callable[[], Classifier]:
-    """A function that makes a fresh classifier at each call.
+    """A function that makes a new classifier at each call.
 
     Args:
         net: A name in `NETS`; or a module that maps rows to features, of which each classifier
-            takes a copy with parameters drawn anew; or a function that makes such a module, whose
-            parameters are then taken as they are (pretrained, for example).
+            gets a copy with newly initialized parameters; or a function that makes such a module,
+            whose parameters are kept as they are (for example, pretrained ones).
         row_shape: Shape of one row, (channels, height, width) or (features,).
         num_classes: Number of classes.
-        dtype: Of the backbone: `auto`, `float32` or `bf16`.
+        dtype: Number type of the backbone: `auto`, `float32` or `bf16`.
     """
     check_dtype(dtype)
     if isinstance(net, str):
@@ -69,7 +69,7 @@ def _by_name(name: str, row_shape: tuple[int, ...]) -> nn.Module:
 
 
 def _fresh_copy(module: nn.Module) -> nn.Module:
-    """A copy whose layers have drawn new parameters, so that two nets of one method differ."""
+    """A copy with newly initialized layers, so that two nets of one method differ."""
     fresh = copy.deepcopy(module)
     for layer in fresh.modules():
         if callable(reset := getattr(layer, "reset_parameters", None)):
@@ -78,7 +78,7 @@ def _fresh_copy(module: nn.Module) -> nn.Module:
 
 
 def _num_features(module: nn.Module, row_shape: tuple[int, ...]) -> int:
-    """The width of the features, found by sending two blank rows through."""
+    """The width of the features, found by a forward pass of two blank rows."""
     was_training = module.training
     with torch.no_grad():
         features = module.eval()(torch.zeros(2, *row_shape))

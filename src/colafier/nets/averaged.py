@@ -1,4 +1,4 @@
-"""An averaged copy of a network."""
+"""An exponential moving average of a network (EMA)."""
 
 import copy
 
@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 
 class Averaged(nn.Module):
-    """Exponential moving average of a network's parameters and statistics.
+    """Exponential moving average of a network's parameters and buffers.
 
     Args:
-        net: The network, which is copied. Calls go to the copy.
+        net: The network to copy; the copy is what `forward` uses.
     """
 
     steps: Tensor
@@ -27,11 +27,12 @@ class Averaged(nn.Module):
 
     @torch.no_grad()
     def follow(self, net: nn.Module, decay: float) -> None:
-        """Move toward the network; the first steps count more, so that the start is forgotten.
+        """Move the average toward the network.
 
         Args:
             net: The network.
-            decay: Weight of the average so far; less in the first steps.
+            decay: Weight of the average so far. It is smaller in the first steps, so that the
+                initial parameters are soon forgotten.
         """
         self.steps += 1
         decay = min(decay, 1 - 1 / (int(self.steps) + 1))

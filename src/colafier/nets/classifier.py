@@ -1,4 +1,4 @@
-"""A classifier is a backbone and a linear head; every method builds its networks from these two."""
+"""The classifier that every method builds its networks from: a backbone and a linear head."""
 
 import torch
 from torch import Tensor, nn
@@ -7,17 +7,17 @@ from colafier.nets.dtype import backbone_dtype
 
 
 class Backbone(nn.Module):
-    """Rows in, float32 features (b, num_features) out, whatever precision and layout run inside.
+    """Maps rows to float32 features (b, num_features), whatever precision is used inside.
 
     Args:
-        module: Any module whose output per row is a vector, or a map that is averaged over space.
+        module: Any module that gives a vector for each row, or a feature map, which is averaged.
         num_features: Width of the features.
         dtype: `auto`, `float32` or `bf16`.
     """
 
     def __init__(self, module: nn.Module, num_features: int, dtype: str = "auto") -> None:
         super().__init__()
-        # Twice as fast on CPUs; torch's annotations leave this argument out.
+        # Twice as fast on CPUs. Torch's annotations lack this argument.
         self.module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.num_features = num_features
         self.dtype = dtype

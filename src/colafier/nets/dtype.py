@@ -1,4 +1,4 @@
-"""Reduced precision lives in the backbone alone; heads, LID, losses and tables stay float32."""
+"""The number type of backbones, float32 or bf16; everything outside of them stays float32."""
 
 import torch
 
@@ -6,15 +6,15 @@ DTYPES = ("auto", "float32", "bf16")
 
 
 def check_dtype(dtype: str) -> None:
-    """Refuse what is none of `DTYPES`."""
+    """Refuse a name that is not in `DTYPES`."""
     if dtype not in DTYPES:
-        raise ValueError(f"dtype is one of {', '.join(DTYPES)}, not {dtype!r}")
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
 
 
 def backbone_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """The number type a backbone computes in; `auto` takes bf16 only where the hardware gains.
+    """The number type that a backbone computes in; `auto` is bf16 only if that is faster.
 
-    Without native bf16 arithmetic it is emulated: a ResNet step was seen to take ten times longer.
+    Without native bf16 arithmetic it is emulated, and a ResNet step takes ten times longer.
     """
     check_dtype(dtype)
     if dtype == "auto":
@@ -26,7 +26,7 @@ def _gains_from_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     if device.type == "cpu":
-        # mkldnn says yes to every AVX-512, also where its bf16 instructions are missing
+        # mkldnn reports support for every AVX-512 CPU, even without its bf16 instructions
         emulated = torch.cpu._is_avx512_supported() and not torch.cpu._is_avx512_bf16_supported()
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and not emulated
     return False

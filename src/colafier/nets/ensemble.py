@@ -1,4 +1,4 @@
-"""Several classifiers as one."""
+"""An ensemble of classifiers, which averages their logits."""
 
 from typing import cast
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Ensemble(nn.ModuleList):
-    """Classifiers whose mean logits (b, c) count; each can be taken out by its number."""
+    """Gives the mean logits (b, c) of its classifiers; `ensemble[i]` is one of them."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Mean logits (b, c)."""

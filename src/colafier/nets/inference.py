@@ -1,4 +1,4 @@
-"""What a classifier says about rows without augmentation, in chunks and without side effects."""
+"""Predictions of a classifier on rows without augmentation, in chunks, without side effects."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ CHUNK = 512
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Eval mode without gradients inside; afterwards each submodule has the mode that it had."""
+    """Eval mode without gradients; afterwards each submodule is back in its earlier mode."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -23,7 +23,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def as_float(x: Tensor) -> Tensor:
-    """Bytes of images become numbers from 0 to 1, other rows float32 as they are."""
+    """Rows as float32; images stored as bytes are scaled to the range 0 to 1."""
     return x.float() / 255 if x.dtype == torch.uint8 else x.float()
 
 
@@ -37,11 +37,11 @@ def predict(
     """Probabilities (n or len(rows), c), float32 on the CPU, of a module that gives logits.
 
     Args:
-        module: The classifier; its rows are sent to the device of its parameters.
+        module: The classifier; rows are moved to the device of its parameters.
         x: All rows, as stored.
-        normalize: Applied to rows as floats.
-        rows: Numbers of the rows wanted, at least one; None: all.
-        chunk: How many rows are sent through at once.
+        normalize: The normalization, which is applied to rows as floats.
+        rows: Numbers of the rows to predict, at least one; None: all rows.
+        chunk: Rows in one forward pass.
     """
     rows = torch.arange(len(x)) if rows is None else rows.cpu()  # (m,)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""The normalization that goes with a classifier: fitted once on training rows."""
+"""The normalization of a classifier's input, fitted once on the training rows."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Normalize:
 
     @classmethod
     def fit(cls, x: Tensor) -> "Normalize":
-        """From training rows; what never changes is given deviation 1."""
+        """Fit on training rows; a constant feature gets deviation 1."""
         if x.dtype == torch.uint8:  # count bytes: exact, and no float copy of all images
             counts = torch.stack(
                 [x[:, i].flatten().bincount(minlength=256) for i in range(x.shape[1])]
@@ -27,13 +27,13 @@ class Normalize:
         else:
             over = [i for i in range(x.ndim) if i != 1]
             variance, mean = torch.empty(2, x.shape[1], dtype=torch.double)
-            for some in torch.split(torch.arange(x.shape[1]), 64):  # all as doubles would be large
+            for some in torch.split(torch.arange(x.shape[1]), 64):  # to save memory
                 part = x[:, some].double()
                 variance[some], mean[some] = torch.var_mean(part, over, correction=0)
         std = torch.where(variance > 0, variance.sqrt(), 1.0)
         return cls(mean.float(), std.float())
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Images in [0, 1], or vectors, normalized."""
+        """Normalize images in [0, 1], or vectors."""
         shape = (-1,) + (1,) * (x.ndim - 2)
         return (x - self.mean.to(x).view(shape)).div_(self.std.to(x).view(shape))

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions around a shortcut."""
+    """Two 3x3 convolutions with a shortcut."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Block(nn.Module):
             self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The transformed map, at half the size where the stride is 2."""
+        """The output feature map, at half the size if the stride is 2."""
         out = F.relu(self.norm1(self.conv1(x)), inplace=True)
         out = self.norm2(self.conv2(out))
         return F.relu(out + self.shortcut(x), inplace=True)

@@ -1,10 +1,10 @@
-"""Small backbones: convolutions for tiny images, a perceptron and a linear map for vectors."""
+"""Small backbones: a convolutional net for tiny images, an MLP and a linear map for vectors."""
 
 from torch import nn
 
 
 def convnet(channels: int, width: int = 32) -> nn.Module:
-    """Four 3x3 convolutions with one halving; for images of 8 to 32 pixels on a CPU."""
+    """Four 3x3 convolutions, one of them with stride 2; for images of 8 to 32 pixels on a CPU."""
     layers: list[nn.Module] = []
     for inputs, outputs, stride in (
         (channels, width, 1),
@@ -21,7 +21,7 @@ def convnet(channels: int, width: int = 32) -> nn.Module:
 
 
 def mlp(inputs: int, width: int) -> nn.Module:
-    """One hidden layer, then a feature layer, both with ReLU; no batch statistics."""
+    """One hidden layer, then a feature layer, both with ReLU; no batch normalization."""
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(inputs, width),

@@ -1,1 +1,1 @@
-"""The loop around a method: batches of views, optimizer steps, processes, checkpoints, metrics."""
+"""The training loop around a method: batches, optimizer steps, processes, checkpoints, metrics."""

@@ -1,4 +1,4 @@
-"""One checkpoint per run folder, written at each epoch's end, from which a run goes on exactly."""
+"""The checkpoint of a run: saved after each epoch, so that a stopped run resumes exactly."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,20 +12,20 @@ from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
 
 NAME = "checkpoint.pt"
-MAY_GROW = ("epochs", "observed labels")  # what is new where a finished run is trained on
+MAY_GROW = ("epochs", "observed labels")  # may differ when a finished run is trained further
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that this run cannot go on from."""
+    """A checkpoint that this run cannot resume from."""
 
 
 class Checkpoint:
     """Saves and loads the state of a run.
 
     Args:
-        folder: Where the file lies; None saves nothing.
-        run: What the run was started with; a checkpoint of another run is refused.
-        processes: The first of them writes, all of them read.
+        folder: Folder of the file; None: nothing is saved.
+        run: The settings of the run; a checkpoint with other settings is refused.
+        processes: The processes of the run. The first one writes, all of them read.
     """
 
     def __init__(self, folder: Path | None, run: Mapping[str, Any], processes: Processes) -> None:
@@ -38,13 +38,13 @@ class Checkpoint:
         return self.path is not None and self.path.exists()
 
     def remove(self) -> None:
-        """Delete what an older run left, so that it is never resumed by mistake."""
+        """Delete the checkpoint of an older run, so that it is never resumed by mistake."""
         if self.path is not None and self.processes.first:
             self.path.unlink(missing_ok=True)
         self.processes.wait()
 
     def save(self, method: Method, engine: Engine, epochs: list[dict[str, Any]]) -> None:
-        """Write the state after these epochs; a crash while writing leaves the older file."""
+        """Write the state after these epochs; a crash while writing keeps the older file."""
         if self.path is not None and self.processes.first:
             state = {
                 "run": self.run,
@@ -60,13 +60,13 @@ class Checkpoint:
     def load(
         self, method: Method, engine: Engine, warm_start: Path | None = None
     ) -> list[dict[str, Any]]:
-        """Bring method, optimizers and random numbers to the saved state; gives the epochs.
+        """Restore method, optimizers and random states; returns the figures of the saved epochs.
 
         Args:
-            method: Set up as in the run that was saved.
-            engine: Its engine.
-            warm_start: The checkpoint of a finished run in place of this one's own: that run may
-                have been shorter, and without what a person decided since.
+            method: The method, set up as in the run that was saved.
+            engine: The engine of the method.
+            warm_start: The checkpoint of a finished run to load in place of this run's own. That
+                run may have been shorter, and may lack decisions that a person has made since.
         """
         path = self.path if warm_start is None else warm_start
         if path is None or not path.exists():
@@ -79,7 +79,7 @@ class Checkpoint:
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(
                 f"the checkpoint {path} does not fit {type(method).__name__} with this net; "
-                f"resume with the same net, data and version as the run began with ({error})"
+                f"resume with the net, data and version that the run was started with ({error})"
             ) from error
         _set_random_states(state["random"])
         epochs: list[dict[str, Any]] = state["epochs"]
@@ -96,12 +96,12 @@ class Checkpoint:
 
 
 def epochs_done(path: Path) -> int:
-    """How many epochs a checkpoint has behind it."""
+    """How many epochs had been trained when a checkpoint was saved."""
     return len(_read(path)["epochs"])
 
 
 def epochs_planned(path: Path) -> int:
-    """How many epochs the run of a checkpoint was to have."""
+    """How many epochs the run of a checkpoint has in all."""
     return int(_read(path)["run"]["epochs"])
 
 
@@ -114,7 +114,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _random_states() -> dict[str, Any]:
-    """Training draws anew from its seed in each pass; these are for what comes after it."""
+    """Torch's random states, for code that runs after training; each pass seeds its own."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {"cpu": torch.get_rng_state(), "cuda": cuda}
 

@@ -1,4 +1,4 @@
-"""The processes that share each batch: how they are started, and what they tell each other."""
+"""Processes that share each batch: how they are launched, and how they exchange tensors."""
 
 import pickle
 from collections.abc import Callable
@@ -18,12 +18,14 @@ Result = TypeVar("Result")
 
 
 class Processes:
-    """The processes of a run as one of them sees them (`flow.Peers`); `Processes()` is one alone.
+    """The processes of a run, as seen from one of them; `Processes()` is a single process.
+
+    It implements `contract.DistributedContext`.
 
     Args:
         rank: Number of this process.
-        size: How many there are.
-        device: Where this one computes.
+        size: Number of processes.
+        device: Device of this process; None: the CPU.
     """
 
     def __init__(self, rank: int = 0, size: int = 1, device: torch.device | None = None) -> None:
@@ -34,7 +36,7 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this process is the one that writes files and talks."""
+        """Whether this is the process that writes files and prints."""
         return self.rank == 0
 
     def all_gather(self, t: Tensor) -> Tensor:
@@ -45,7 +47,7 @@ class Processes:
         return gathered
 
     def local_slice(self, t: Tensor) -> Tensor:
-        """This process's part of a tensor that has the rows of the last `all_gather`."""
+        """This process's part of a tensor whose rows are those of the last `all_gather`."""
         if self.size == 1:
             return t
         if len(t) != sum(self._counts):
@@ -53,7 +55,7 @@ class Processes:
         return torch.split(t, self._counts)[self.rank]
 
     def join(self, t: Tensor) -> Tensor:
-        """As `all_gather`, but `local_slice` does not refer to it."""
+        """Like `all_gather`, but without an effect on `local_slice`."""
         return t if self.size == 1 else self._gather(t)[0]
 
     def add(self, t: Tensor) -> Tensor:
@@ -63,20 +65,23 @@ class Processes:
         return t
 
     def all_gather_object(self, value: Result) -> list[Result]:
-        """What each process says, in the order of their ranks."""
+        """The values of all processes, in the order of their ranks."""
         if self.size == 1:
             return [value]
-        said: list[Result | None] = [None] * self.size
-        dist.all_gather_object(said, value)
-        return said  # type: ignore[return-value]  # every place has been filled
+        values: list[Result | None] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values  # type: ignore[return-value]  # every place has been filled
 
     def wait(self) -> None:
-        """Go on when all processes have come here."""
+        """Wait until all processes have reached this point."""
         if self.size > 1:
             dist.barrier()
 
     def _gather(self, t: Tensor) -> tuple[Tensor, list[int]]:
-        """Rows as bytes, so that any number type goes; filled up where a process has fewer."""
+        """Rows of all processes, and their counts.
+
+        Rows are sent as bytes, so that any number type works, and padded to the largest count.
+        """
         count = torch.tensor([len(t)], device=self.device)
         counts = [torch.zeros_like(count) for _ in range(self.size)]
         dist.all_gather(counts, count)
@@ -94,15 +99,15 @@ class Processes:
 def launch(
     job: Callable[..., Result], *args: object, devices: int = 1, accelerator: str = "auto"
 ) -> Result:
-    """Run `job(processes, *args)` on each process, and return what it gives on the first.
+    """Run `job(processes, *args)` on each process, and return the result of the first one.
 
-    Several processes are started anew (spawned), so the job must be a function of a module, and a
-    script that calls this needs `if __name__ == "__main__"`.
+    Several processes are spawned, so the job must be a function at module level, and a script that
+    calls this needs `if __name__ == "__main__"`.
 
     Args:
-        job: Its first argument is a `Processes`.
+        job: The function; its first argument is a `Processes`.
         *args: More arguments; they and the result must be picklable when there are several devices.
-        devices: Number of processes, each with its own device or its share of the CPU.
+        devices: Number of processes; each has its own device, or a share of the CPU.
         accelerator: `auto`, or a name that Lightning Fabric knows, such as `cpu` or `cuda`.
     """
     nothing_faster = accelerator == "cpu" or not torch.accelerator.is_available()
@@ -114,11 +119,11 @@ def launch(
         fabric = Fabric(accelerator=accelerator, devices=1)
         return job(Processes(device=fabric.device), *args)
     fabric = Fabric(accelerator=accelerator, devices=devices, strategy="ddp_spawn")
-    # by a file: Fabric's own way back hangs once the result is larger than a pipe (64 KB), and
-    # tensors that are sent through it die with the process that made them
+    # The result comes back in a file: Fabric's own return channel hangs once the result is larger
+    # than a pipe (64 KB), and tensors sent through it are lost when their process ends.
     with TemporaryDirectory() as folder:
         answer = Path(folder) / "result"
-        # bound, not passed: Fabric searches arguments and refuses frozen dataclasses
+        # bound with partial, because Fabric inspects arguments and refuses frozen dataclasses
         fabric.launch(partial(_run, job=job, args=args, answer=answer))
         result: Result = pickle.loads(answer.read_bytes())  # from a process that we started
     return result
@@ -127,7 +132,7 @@ def launch(
 def _run(
     fabric: "Fabric", job: Callable[..., object], args: tuple[object, ...], answer: Path
 ) -> None:
-    """The job on one process."""
+    """Run the job on one process; the first one stores the result."""
     processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
     result = job(processes, *args)
     if processes.first:

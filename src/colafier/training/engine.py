@@ -1,7 +1,7 @@
-"""The optimizer step over one or several processes, without a wrapper around the method.
+"""The optimizer step, on one or several processes, without a DDP wrapper around the method.
 
-With a DDP wrapper it was seen that a bound `method.loss` skips the synchronization, unused networks
-raise, and a process with nothing to learn hangs the others; so gradients are averaged here.
+With a DDP wrapper, a bound `method.loss` skips the synchronization, unused networks raise, and a
+process with nothing to learn makes the others hang. So gradients are averaged here.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,16 @@ from colafier.training.optimizers import OptimizerSettings
 
 
 class Engine:
-    """Takes the steps of a method (`flow.Engine`), which must be set up and on its device.
+    """Takes the optimizer steps of a method; it implements `contract.Engine`.
 
-    A term is a mean over the rows of this process's batch. Shares may differ in size, so gradients
-    are weighted with them, as if each loss were scaled by own rows x processes / all rows.
+    A loss term is a mean over this process's rows of the batch. Processes may have different
+    numbers of rows, so gradients are weighted by them, as if each loss were scaled by
+    local rows x processes / all rows.
 
     Args:
-        method: The method.
-        settings: What its optimizers start from.
-        processes: Those that share the batches.
+        method: The method, which must be set up and on its device.
+        settings: The run's optimizer settings, which the method may override.
+        processes: The processes that share the batches.
     """
 
     def __init__(self, method: Method, settings: OptimizerSettings, processes: Processes) -> None:
@@ -41,11 +42,11 @@ class Engine:
         self._active = tuple(self.optimizers)
 
     def begin_pass(self, part: Pass, run_scale: float = 1.0) -> None:
-        """Choose optimizers and rates for a pass, and let each row be written once.
+        """Choose optimizers and learning rates for a pass; each row may now be written once.
 
         Args:
             part: The pass.
-            run_scale: Scale of the rates where the pass has none of its own.
+            run_scale: Factor on the learning rates, for a pass that does not set `lr_scale`.
         """
         self._active = self._known(part.optimizers, tuple(self.optimizers))
         for name in self._known(part.restart, ()):
@@ -58,7 +59,7 @@ class Engine:
             table.begin_pass()
 
     def end_pass(self) -> None:
-        """Average the statistics of BatchNorm layers, which saw each process's rows only."""
+        """Average the BatchNorm statistics, which each process has from its own rows only."""
         if self.processes.size == 1:
             return
         norms = [m for m in self.method.modules() if isinstance(m, _BatchNorm)]
@@ -71,10 +72,10 @@ class Engine:
     def minimize(
         self, loss: Callable[[Batch], Terms], batch: Batch, only: tuple[str, ...] = ()
     ) -> Terms:
-        """One step of the pass's optimizers (`only` these of them), then commit the staged rows.
+        """Take one step of the pass's optimizers, or `only` of some, then commit staged rows.
 
-        A step whose loss or gradient is not finite on any process is skipped on all of them:
-        parameters, buffers and row tables stay what they were.
+        If the loss or a gradient is not finite on any process, the step is skipped on all of them:
+        parameters, buffers and row tables stay as they were.
         """
         stepping = [
             self.optimizers[n] for n in self._known(only, self._active) if n in self._active
@@ -91,10 +92,10 @@ class Engine:
         value = self._average(params, total.detach(), len(batch))
         gradients = [p.grad for p in params if p.grad is not None]
         if not gradients:
-            name, there = type(self.method).__name__, ", ".join(terms) or "none given"
+            name, there = type(self.method).__name__, ", ".join(terms) or "there are none"
             raise RuntimeError(
-                f"no term of {name} ({there}) has a gradient for the optimizers that step; "
-                "one must depend on their parameters"
+                f"no term of {name} ({there}) has a gradient for the optimizers of this pass; "
+                "at least one term must depend on their parameters"
             )
         norm = nn.utils.get_total_norm(gradients)
         if torch.isfinite(norm) and torch.isfinite(value):
@@ -107,7 +108,7 @@ class Engine:
         return {name: term.detach() for name, term in terms.items()}
 
     def take_loss(self) -> float:
-        """The sum of what was minimized since the last call."""
+        """The sum of the losses that were minimized since the last call."""
         loss, self._loss = self._loss, 0.0
         return loss
 
@@ -117,7 +118,7 @@ class Engine:
         return {"optimizers": states, "skipped_steps": self.skipped_steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         if list(state["optimizers"]) != list(self.optimizers):
             raise RuntimeError(
                 f"the checkpoint holds optimizers {', '.join(state['optimizers'])}, "
@@ -128,7 +129,7 @@ class Engine:
         self.skipped_steps = state["skipped_steps"]
 
     def _known(self, names: tuple[str, ...] | None, default: tuple[str, ...]) -> tuple[str, ...]:
-        """The names, or the default where none are given; one that does not exist is an error."""
+        """The names, or the default if there are none; an unknown name is an error."""
         for name in names or ():
             if name not in self.optimizers:
                 there = ", ".join(self.optimizers)
@@ -139,9 +140,9 @@ class Engine:
         return [module for module in self.method.modules() if isinstance(module, RowTable)]
 
     def _average(self, params: list[nn.Parameter], loss: Tensor, rows: int) -> Tensor:
-        """Average gradients over all rows in one exchange; gives the average loss.
+        """Average gradients over all rows with one all-reduce; returns the average loss.
 
-        A parameter without gradient on every process keeps none, so that its optimizer skips it.
+        A parameter that has no gradient on any process keeps none, so its optimizer skips it.
         """
         if self.processes.size == 1:
             return loss
@@ -174,7 +175,7 @@ class Engine:
         return [buffer.clone() for buffer in self._buffers()]
 
     def _undo(self, before: list[Tensor]) -> None:
-        """Forget what a step that was not finite left in buffers and staged rows."""
+        """Restore the buffers and discard the staged rows of a step that was not finite."""
         self.skipped_steps += 1
         for table in self._tables():
             table.take_staged()
@@ -182,7 +183,7 @@ class Engine:
             buffer.copy_(value)
 
     def _buffers(self) -> list[Tensor]:
-        """Buffers that a forward pass may change, such as BatchNorm's; row tables are staged."""
+        """Buffers that a forward pass may change, such as BatchNorm's; row tables stage theirs."""
         modules = [m for m in self.method.modules() if not isinstance(m, RowTable)]
         return [buffer for m in modules for buffer in m.buffers(recurse=False)]
 

@@ -1,4 +1,4 @@
-"""Where figures go beside `metrics.jsonl`: TensorBoard, W&B or MLflow, all optional."""
+"""Optional loggers that get the figures of each epoch: TensorBoard, W&B and MLflow."""
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ NAMES = ("tensorboard", "wandb", "mlflow")
 
 
 class Logger(Protocol):
-    """What is used here of `lightning_fabric.loggers.Logger`."""
+    """The part of `lightning_fabric.loggers.Logger` that is used here."""
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Record the figures of an epoch."""
@@ -18,13 +18,13 @@ class Logger(Protocol):
         """Record the settings of the run."""
 
     def finalize(self, status: str) -> None:
-        """Close, with `success` or `failed`."""
+        """Close the logger; the status is `success` or `failed`."""
 
 
 def check(names: Sequence[str], folder: Path | None) -> None:
     """Refuse loggers that are unknown or not installed, before a run has written anything."""
     if names and folder is None:
-        raise ValueError("loggers need the folder of the run; give one")
+        raise ValueError("loggers need the folder of the run; give a folder")
     for name in names:
         if name not in NAMES:
             raise ValueError(f"no logger {name!r}; there are {', '.join(NAMES)}")
@@ -35,12 +35,12 @@ def check(names: Sequence[str], folder: Path | None) -> None:
 
 
 def make(names: Sequence[str], folder: Path | None, config: Mapping[str, Any]) -> list[Logger]:
-    """Loggers by name; their packages are imported only now.
+    """Make loggers by name; their packages are imported only now.
 
     Args:
-        names: Of `NAMES`.
+        names: Names from `NAMES`.
         folder: The run's folder, for loggers that write files.
-        config: Settings of the run to record beside the figures.
+        config: Settings of the run, which are recorded with the figures.
     """
     check(names, folder)
     loggers = [] if folder is None else [_make(name, folder) for name in names]

@@ -1,4 +1,4 @@
-"""Figures that need the truth: the only module that is given it."""
+"""Metrics that need the true labels; no other module of the training loop is given them."""
 
 from collections.abc import Callable
 
@@ -10,14 +10,14 @@ from colafier.nets import inference
 
 
 class Metrics:
-    """Scores a method after each epoch (`metrics(method, epoch)`) and its labels at the end.
+    """Scores a method after each epoch, `metrics(method, epoch)`, and its labels at the end.
 
     Args:
-        truth: True labels of the training rows, -1 where unknown; None: nothing is known of them.
-        observed: Labels that came with the data, -1 where there is none.
-        test_x: Rows that are not trained on, as stored; None: no test accuracy.
-        test_labels: Their true labels.
-        normalize: That of the training set.
+        truth: True labels of the training rows, -1 where unknown; None: all are unknown.
+        observed: Labels that came with the data, -1 where a row has none.
+        test_x: Test rows, as stored; None: there is no test accuracy.
+        test_labels: True labels of the test rows.
+        normalize: The normalization of the training set.
     """
 
     def __init__(
@@ -59,16 +59,17 @@ class Metrics:
         return figures
 
     def test_accuracy(self, classifier: nn.Module) -> float:
-        """How often a classifier is right on the test rows."""
+        """Accuracy of a classifier on the test rows."""
         if self.test_x is None or self.test_labels is None or self.normalize is None:
             raise ValueError("there are no test rows")
         p = inference.predict(classifier, self.test_x, self.normalize)  # (m, c)
         return float((p.argmax(1) == self.test_labels.cpu()).double().mean())
 
     def final(self, purified: Purified) -> dict[str, float | None]:
-        """What became of the observed labels, and how well the wrong ones were found.
+        """Scores of the purified labels, and how well the wrong labels were found.
 
-        AUROC and average precision rank rows by 1 - quality, and by each column of real numbers.
+        AUROC and average precision rank rows by 1 - quality. Each floating-point column of the
+        result has its AUROC as well.
         """
         figures = self.labels(purified.labels)
         if not figures:
@@ -82,7 +83,8 @@ class Metrics:
     def labels(self, labels: Tensor) -> dict[str, float | None]:
         """How many labels (n,) are right, and how many were fixed and broken.
 
-        `precision` and `recall` take each changed label as a claim that the observed one is wrong.
+        For `precision` and `recall`, a changed label counts as the claim that the observed one is
+        wrong.
         """
         if not self.known.any():
             return {}
@@ -101,7 +103,7 @@ class Metrics:
         }
 
     def _detection(self, values: Tensor, labels: Tensor) -> dict[str, float | None]:
-        """How well a score ranks wrong labels first; None where all are right, or all wrong."""
+        """How well a score ranks wrong labels first; None if all labels are right or all wrong."""
         from sklearn.metrics import average_precision_score, roc_auc_score  # takes seconds
 
         values = values.detach().cpu()

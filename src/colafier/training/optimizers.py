@@ -1,4 +1,4 @@
-"""The optimizer settings of a run, from which methods make theirs."""
+"""The optimizer settings of a run, from which each method makes its optimizers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -17,13 +17,13 @@ class OptimizerSettings:
     name: str = "adamw"
     lr: float = 1e-3
     weight_decay: float = 1e-3
-    momentum: float = 0.9  # of sgd
-    lr_floor: float = 1.0  # where all rates of the run end, along a half cosine; 1: constant
+    momentum: float = 0.9  # for sgd only
+    lr_floor: float = 1.0  # share of all rates that is left after a half cosine; 1: constant
 
     def make(
         self, params: Iterable[nn.Parameter] | Iterable[dict[str, Any]], **overrides: float | str
     ) -> torch.optim.Optimizer:
-        """An optimizer for these parameters with these settings, apart from the overrides."""
+        """Make an optimizer for these parameters; `overrides` replace settings of the run."""
         known = [f.name for f in fields(self) if f.name != "lr_floor"]
         if unknown := sorted(set(overrides) - set(known)):
             raise ValueError(f"no optimizer setting {unknown[0]!r}; there are {', '.join(known)}")

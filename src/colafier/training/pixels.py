@@ -1,7 +1,7 @@
-"""Image operations on whole batches that give what Pillow gives, with parameters per row.
+"""Image operations on whole batches with parameters for each row, which match Pillow's results.
 
-Images are (b, c, h, w) floats that hold whole numbers 0 to 255; each operation returns whole
-numbers again, so that several in a row still match Pillow. Pixels from outside are black.
+Images are (b, c, h, w) floats that hold whole numbers from 0 to 255. Each operation returns whole
+numbers again, so that a sequence of them still matches Pillow. Outside the image, pixels are black.
 """
 
 import math
@@ -14,12 +14,12 @@ GRAY = 127  # fill of `square`
 
 
 def per_row(values: Tensor, x: Tensor) -> Tensor:
-    """Values (b,) in a form that broadcasts over the images of x, on its device."""
+    """Values (b,) reshaped to broadcast over the images of x, on its device."""
     return values.to(x)[:, None, None, None]
 
 
 def pick(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """The pixels at these places of each image: rows and columns broadcast to (b, h, w)."""
+    """The pixels at these positions of each image; rows and columns broadcast to (b, h, w)."""
     place = (rows * x.shape[3] + columns).flatten(1)  # (b, h * w)
     places = place.to(x.device)[:, None].expand(-1, x.shape[1], -1)
     return x.flatten(2).gather(2, places).view_as(x)
@@ -28,36 +28,36 @@ def pick(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def luma(x: Tensor) -> Tensor:
     """Gray images (b, 1, h, w): weights of ITU-R 601 for 3 channels, otherwise the mean."""
     if x.shape[1] == 3:
-        weights = x.new_tensor([19595, 38470, 7471])  # of 65536: sums stay exact in float32
+        weights = x.new_tensor([19595, 38470, 7471])  # out of 65536: sums stay exact in float32
         total = (x * weights[:, None, None]).sum(1, keepdim=True)  # (b, 1, h, w)
         return (total / 65536 + 0.5).floor()
     return x.mean(1, keepdim=True).add(0.5).floor()
 
 
 def blend(start: Tensor, x: Tensor, factor: Tensor) -> Tensor:
-    """The way from `start` (factor 0) to x (factor 1) and beyond."""
+    """Interpolate from `start` (factor 0) to x (factor 1), and extrapolate beyond it."""
     return (start + per_row(factor, x) * (x - start)).clamp(0, 255).floor()
 
 
 def brightness(x: Tensor, factor: Tensor) -> Tensor:
-    """Black at factor 0."""
+    """Change the brightness; factor 0 gives black."""
     return blend(torch.zeros_like(x), x, factor)
 
 
 def color(x: Tensor, factor: Tensor) -> Tensor:
-    """Gray at factor 0; images of one channel stay as they are."""
+    """Change the color saturation; factor 0 gives gray. One-channel images stay as they are."""
     return x if x.shape[1] == 1 else blend(luma(x), x, factor)
 
 
 def contrast(x: Tensor, factor: Tensor) -> Tensor:
-    """The mean gray of the image at factor 0."""
+    """Change the contrast; factor 0 gives the mean gray of the image."""
     return blend(luma(x).mean((2, 3), keepdim=True).add(0.5).floor(), x, factor)
 
 
 def sharpness(x: Tensor, factor: Tensor) -> Tensor:
-    """A smoothed image at factor 0; the outermost pixels are not smoothed."""
+    """Change the sharpness; factor 0 gives a smoothed image. Border pixels are not smoothed."""
     if min(x.shape[2:]) < 3:
-        return x  # there are no others
+        return x  # all pixels are border pixels
     kernel = x.new_ones(3, 3)
     kernel[1, 1] = 5
     smooth = x.clone()
@@ -67,14 +67,14 @@ def sharpness(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def autocontrast(x: Tensor) -> Tensor:
-    """Each channel stretched to 0..255."""
+    """Stretch each channel to the range 0 to 255."""
     low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)  # (b, c, 1, 1)
     stretched = ((x - low) * 255 / (high - low).clamp(min=1)).floor()
     return torch.where(high > low, stretched, x)
 
 
 def equalize(x: Tensor) -> Tensor:
-    """Each channel with a flat histogram; as in Pillow, nothing changes below 256 pixels."""
+    """Flatten the histogram of each channel; as in Pillow, below 256 pixels nothing changes."""
     values = x.flatten(0, 1).flatten(1).long()  # (b * c, h * w)
     channels, size = values.shape
     offset = torch.arange(channels, device=x.device)[:, None] * 256
@@ -87,33 +87,33 @@ def equalize(x: Tensor) -> Tensor:
 
 
 def invert(x: Tensor) -> Tensor:
-    """The negative."""
+    """The negative of the image."""
     return 255 - x
 
 
 def posterize(x: Tensor, bits: Tensor) -> Tensor:
-    """Only the highest bits of each value."""
+    """Keep only the highest bits of each value."""
     step = per_row(2.0 ** (8 - bits), x)
     return (x / step).floor() * step
 
 
 def solarize(x: Tensor, threshold: Tensor) -> Tensor:
-    """The negative of values from the threshold on."""
+    """Invert values at or above the threshold."""
     return torch.where(x < per_row(threshold, x), x, 255 - x)
 
 
 def solarize_add(x: Tensor, addition: Tensor) -> Tensor:
-    """Values with an addition, then the negative of those from 128 on."""
+    """Add to all values, then invert those at or above 128."""
     moved = (x + per_row(addition, x)).clamp(0, 255)
     return torch.where(moved < 128, moved, 255 - moved)
 
 
 def square(x: Tensor, place: Tensor, side: Tensor) -> Tensor:
-    """A gray square around a place (b, 2), given as fractions of height and width.
+    """Draw a gray square around a place (b, 2), given as fractions of height and width.
 
     Note:
-        Both end pixels are filled, as Pillow draws it: `side` 4 covers 5 x 5 pixels. A square that
-        would begin outside is moved inside, one that would end outside is cut.
+        Both end pixels are filled, as Pillow does: `side` 4 covers 5 x 5 pixels. A square that
+        would start outside the image is moved inside; one that would end outside is cut off.
     """
     height, width = x.shape[2:]
     start = (
@@ -126,10 +126,10 @@ def square(x: Tensor, place: Tensor, side: Tensor) -> Tensor:
 
 
 def affine(x: Tensor, matrix: Tensor) -> Tensor:
-    """Each pixel from where its matrix (b, 2, 3) sends it, nearest neighbor.
+    """Take each pixel from the position that the matrix (b, 2, 3) maps it to, nearest neighbor.
 
     Note:
-        Coordinates are of pixel centers, in fixed point with 16 binary digits, as Pillow computes.
+        Coordinates are pixel centers in fixed point with 16 binary digits, as in Pillow.
     """
     height, width = x.shape[2:]
     centered = matrix.clone()
@@ -145,35 +145,35 @@ def affine(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def shear_x(x: Tensor, amount: Tensor) -> Tensor:
-    """Each line moved by `amount` times its distance from the top."""
+    """Shift each line by `amount` times its distance from the top."""
     matrix = _identity(len(x))
     matrix[:, 0, 1] = amount
     return affine(x, matrix)
 
 
 def shear_y(x: Tensor, amount: Tensor) -> Tensor:
-    """Each column moved by `amount` times its distance from the left."""
+    """Shift each column by `amount` times its distance from the left."""
     matrix = _identity(len(x))
     matrix[:, 1, 0] = amount
     return affine(x, matrix)
 
 
 def translate_x(x: Tensor, share: Tensor) -> Tensor:
-    """Content moved left by a share of the width."""
+    """Shift the image left by a share of its width."""
     matrix = _identity(len(x))
     matrix[:, 0, 2] = share * x.shape[3]
     return affine(x, matrix)
 
 
 def translate_y(x: Tensor, share: Tensor) -> Tensor:
-    """Content moved up by a share of the height."""
+    """Shift the image up by a share of its height."""
     matrix = _identity(len(x))
     matrix[:, 1, 2] = share * x.shape[2]
     return affine(x, matrix)
 
 
 def rotate(x: Tensor, degrees: Tensor) -> Tensor:
-    """Counterclockwise around the center."""
+    """Rotate counterclockwise around the center."""
     angle = -degrees.double() * math.pi / 180
     cos, sin = angle.cos(), angle.sin()
     center_y, center_x = x.shape[2] / 2, x.shape[3] / 2
@@ -183,5 +183,5 @@ def rotate(x: Tensor, degrees: Tensor) -> Tensor:
 
 
 def _identity(n: int) -> Tensor:
-    """Matrices (n, 2, 3) that leave pixels where they are."""
+    """Identity transforms (n, 2, 3)."""
     return torch.eye(2, 3, dtype=torch.float64).repeat(n, 1, 1)

@@ -1,4 +1,4 @@
-"""RandAugment with its own operations and strengths for each row, computed in groups of rows."""
+"""RandAugment that draws operations and strengths for each row, computed in groups of rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,30 +10,30 @@ from colafier.training import pixels
 
 SLOTS = 2  # operations drawn for each row, with replacement
 APPLY = 0.5  # probability that a drawn operation is applied
-LEVELS = 4  # strengths are 1 to this, of 10
-SQUARE = 0.15  # side of the gray square at the end, as a share of the image
+LEVELS = 4  # strengths are drawn from 1 to this; the scale ends at 10
+SQUARE = 0.15  # side of the gray square that is drawn last, as a share of the image
 
 
 @dataclass(frozen=True)
 class Strength:
-    """What a group of b rows drew for one operation, on the CPU."""
+    """Random numbers of one operation for a group of b rows, on the CPU."""
 
-    level: Tensor  # (b,) whole numbers, of 10
+    level: Tensor  # (b,) whole numbers, on a scale to 10
     sign: Tensor  # (b,) -1 or 1
     place: Tensor  # (b, 2) in [0, 1)
 
-    def scaled(self, most: float, least: float = 0.0) -> Tensor:
-        """The level as a share of `most`, plus `least`."""
-        return self.level.double() * most / 10 + least
+    def scaled(self, span: float, start: float = 0.0) -> Tensor:
+        """The level scaled to `span` at level 10, plus `start`."""
+        return self.level.double() * span / 10 + start
 
-    def whole(self, most: int) -> Tensor:
-        """The level as a share of `most`, cut to a whole number."""
-        return self.level * most // 10
+    def whole(self, span: int) -> Tensor:
+        """The level scaled to `span` at level 10, rounded down to a whole number."""
+        return self.level * span // 10
 
 
 Operation = Callable[[Tensor, Strength], Tensor]
 
-# The sixteen operations of the authors' pool with their ranges, weak ones: see `RandAugment`.
+# The sixteen operations of the authors' pool with their ranges, which are mild ones.
 POOL: dict[str, Operation] = {
     "autocontrast": lambda x, _: pixels.autocontrast(x),
     "brightness": lambda x, s: pixels.brightness(x, s.scaled(1.8, 0.1)),
@@ -55,23 +55,23 @@ POOL: dict[str, Operation] = {
 
 
 def draw(n: int, generator: torch.Generator) -> dict[str, Tensor]:
-    """Operations, strengths and places for n rows; operation -1 is none."""
+    """Draw operations, strengths and places for n rows; operation -1 means none."""
     operation = torch.randint(len(POOL), (n, SLOTS), generator=generator)
     applied = torch.rand(n, SLOTS, generator=generator) < APPLY
     return {
         "operation": operation.where(applied, -1),  # (n, SLOTS)
         "level": torch.randint(1, LEVELS + 1, (n, SLOTS), generator=generator),
         "sign": torch.randint(2, (n, SLOTS), generator=generator) * 2 - 1,
-        "place": torch.rand(n, SLOTS + 1, 2, generator=generator),  # the last one for the square
+        "place": torch.rand(n, SLOTS + 1, 2, generator=generator),  # the last is of the square
     }
 
 
 def apply(x: Tensor, draws: dict[str, Tensor]) -> Tensor:
-    """Images (b, c, h, w) in [0, 1] with the drawn operations, then a gray square.
+    """Apply the drawn operations to images (b, c, h, w) in [0, 1], then draw a gray square.
 
     Note:
-        Pool and ranges are those of the authors' code. Theirs cuts shifts to whole pixels, which
-        leaves images of 32 pixels where they are; here shifts go to the nearest pixel.
+        Pool and ranges are those of the authors' code. Their code rounds shifts down to whole
+        pixels, so images of 32 pixels never move; here shifts are rounded to the nearest pixel.
     """
     values = (x * 255).add_(0.5).floor_()  # a new tensor, so it may be changed in place
     for slot in range(SLOTS):

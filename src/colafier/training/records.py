@@ -1,4 +1,4 @@
-"""Figures of each epoch, and one record per run with its results, settings and surroundings."""
+"""The history of a run's epochs, and its record: results, settings, hardware and versions."""
 
 import os
 import platform
@@ -28,12 +28,12 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """Time of all epochs, with what was spent on scoring them."""
+        """Training time of all epochs."""
         return float(sum(self.series("seconds")))
 
     @property
     def skipped_steps(self) -> int:
-        """Steps that were not taken because they were not finite."""
+        """Steps that were skipped because loss or gradient was not finite."""
         return int(sum(self.series("skipped_steps")))
 
 
@@ -50,20 +50,20 @@ def run_record(
     device: str = "cpu",
     processes: int = 1,
 ) -> dict[str, Any]:
-    """All that is to be known about a run.
+    """The record of a run: everything that is needed to judge it and to repeat it.
 
     Args:
-        method: Its name.
+        method: Name of the method.
         noise: The manifest of the label noise, with its true rate.
-        seed: Of the run.
-        history: What `fit` gave.
-        final: Figures of the purified labels, from `Metrics.final`.
+        seed: Seed of the run.
+        history: The result of `trainer.fit`.
+        final: Scores of the purified labels, from `Metrics.final`.
         config: The settings.
-        resolved: What those of them came to that leave a choice open, such as a default that
-            depends on the length of the run.
-        diagnostics: Why the method decided as it did.
+        resolved: The values of settings that were left open, such as a default that depends on
+            the length of the run.
+        diagnostics: Figures that explain the method's decisions.
         device: Where it ran, such as `cuda:0`.
-        processes: How many shared it.
+        processes: Number of processes.
     """
     return {
         "method": method,
@@ -84,7 +84,7 @@ def run_record(
 
 
 def summary(accuracies: Sequence[float]) -> dict[str, float | None]:
-    """What tables show of the epochs' test accuracies; an oracle chose epochs by the test set."""
+    """Test accuracies for result tables; `oracle_` figures choose epochs by the test set."""
     best = sorted(accuracies, reverse=True)
     return {
         "test_accuracy": accuracies[-1] if accuracies else None,
@@ -96,7 +96,7 @@ def summary(accuracies: Sequence[float]) -> dict[str, float | None]:
 
 
 def hardware(device: str = "cpu", processes: int = 1) -> dict[str, Any]:
-    """What the run ran on."""
+    """The machine that the run used."""
     return {
         "cpu": cpu_name(),
         "system": platform.system(),
@@ -109,7 +109,7 @@ def hardware(device: str = "cpu", processes: int = 1) -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """As the system calls it, or else its architecture."""
+    """The name of the CPU as the system gives it, or else its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux
@@ -119,13 +119,13 @@ def cpu_name() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what decides the numbers."""
+    """Versions of the packages that results depend on."""
     found = {name: metadata.version(name) for name in PACKAGES}
     return {"colafier": __version__, "python": platform.python_version(), **found}
 
 
 def commit() -> str | None:
-    """The commit of a source checkout, with `+changes` if it was edited; None if installed."""
+    """The commit of a source checkout, with `+changes` if it was edited; None otherwise."""
     package = Path(__file__).parents[1]
 
     def git(*words: str) -> str:
@@ -134,7 +134,7 @@ def commit() -> str | None:
 
     try:
         if not git("ls-files", "--", "__init__.py"):
-            return None  # in somebody else's repository
+            return None  # the package is installed inside some other repository
         return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
     except (OSError, subprocess.CalledProcessError):
         return None

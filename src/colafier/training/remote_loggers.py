@@ -1,4 +1,4 @@
-"""W&B and MLflow behind Lightning Fabric's logger interface, which brings TensorBoard only."""
+"""Loggers for W&B and MLflow with the interface of Lightning Fabric, which has neither."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -8,7 +8,7 @@ from lightning_fabric.loggers.logger import Logger
 
 
 class _RemoteLogger(Logger):
-    """A logger of one run, which is named after its folder."""
+    """A logger for one run, which is named after its folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -27,21 +27,21 @@ class _RemoteLogger(Logger):
 
     @property
     def run(self) -> Any:
-        """The run, begun at the first use."""
+        """The run, which is started at its first use."""
         if self._run is None:
             self._run = self.begin()
         return self._run
 
     def begin(self) -> Any:
-        """Begin a run."""
+        """Start a run."""
         raise NotImplementedError
 
 
 class WandbLogger(_RemoteLogger):
-    """Figures to Weights & Biases; its own environment variables say where and whether online."""
+    """Logs to Weights & Biases, which is configured by its own environment variables."""
 
     def begin(self) -> Any:
-        """Begin a run, with its files in the run's folder."""
+        """Start a run, with its files in the run's folder."""
         import wandb  # type: ignore[import-not-found,unused-ignore]
 
         return wandb.init(project=self.name, name=self.version, dir=str(self.folder))
@@ -60,10 +60,10 @@ class WandbLogger(_RemoteLogger):
 
 
 class MlflowLogger(_RemoteLogger):
-    """Figures to MLflow; `MLFLOW_TRACKING_URI` says where."""
+    """Logs to MLflow, at the address in `MLFLOW_TRACKING_URI`."""
 
     def begin(self) -> Any:
-        """Begin a run."""
+        """Start a run."""
         import mlflow  # type: ignore[import-not-found,unused-ignore]
 
         mlflow.set_experiment(self.name)

@@ -1,4 +1,4 @@
-"""The loop: epochs of passes of batches, with figures, checkpoint and resume."""
+"""The training loop, `fit`: epochs, passes and batches, with figures, checkpoints and resume."""
 
 import logging
 import math
@@ -40,15 +40,15 @@ METRICS = "metrics.jsonl"
 
 
 class BatchedTrainSet(TrainSet, Protocol):
-    """A training set that is cut into batches."""
+    """A training set that gives batches."""
 
     def place(
         self, rank: int, world: int, device: torch.device, distributed: DistributedContext
     ) -> None:
-        """Share batches with other processes."""
+        """Share batches with other processes from now on."""
 
     def describe(self) -> dict[str, int | str]:
-        """What decides the batches."""
+        """Everything that the batches depend on."""
 
     def steps(self, part: Pass) -> int:
         """How many batches a pass has."""
@@ -75,24 +75,24 @@ def fit(
 ) -> History:
     """Train a method; every process of a run calls this in the same way.
 
-    Stopped (Ctrl-C) and resumed gives exactly what an uninterrupted run gives.
+    A run that is stopped (Ctrl-C) and resumed gives exactly the result of an uninterrupted run.
 
     Args:
-        method: Fresh from its constructor.
-        train: The rows.
-        make_net: Makes a fresh classifier.
-        epochs: Epochs of the whole run, also when it is resumed.
-        optimizer: What the method's optimizers start from.
-        seed: Of the method's random numbers; the training set has its own.
-        processes: Those that share the work, from `launch`; None: this one alone on the CPU.
-        folder: Gets `metrics.jsonl` and `checkpoint.pt`; None: nothing is written.
-        resume: Go on from the checkpoint in the folder if there is one; otherwise start over, and
-            overwrite what an older run left there.
+        method: The method, fresh from its constructor.
+        train: The training set.
+        make_net: Makes a classifier with new weights.
+        epochs: Epochs of the whole run, including those before a resume.
+        optimizer: The run's optimizer settings, which the method may override.
+        seed: Seed of the method's random numbers; the training set has a seed of its own.
+        processes: The processes of the run, from `launch`; None: this one alone, on the CPU.
+        folder: Where `metrics.jsonl` and `checkpoint.pt` are written; None: nothing is written.
+        resume: Resume from the checkpoint in the folder if there is one. Otherwise training starts
+            over and overwrites the files of an older run.
         warm_start: Checkpoint of a finished run on the same rows, to start from in place of new
-            weights; `epochs` counts its epochs as well.
-        score: Called on every process after each epoch; what it gives joins the epoch's figures.
-        progress: Whether a terminal shows a bar.
-        loggers: Get the figures of each epoch as well.
+            weights; `epochs` includes the epochs of that run.
+        score: Called on every process after each epoch; its figures are added to the epoch's.
+        progress: Whether to show a progress bar in a terminal.
+        loggers: Additional loggers for the figures of each epoch.
     """
     if epochs < 1:
         raise ValueError(f"a run needs at least one epoch, not {epochs}")
@@ -116,7 +116,7 @@ def fit(
                 bar.epoch(epoch, figures)
         finished = True
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_farewell(checkpoint, len(history.epochs))) from None
+        raise KeyboardInterrupt(_stop_message(checkpoint, len(history.epochs))) from None
     finally:
         journal.close(finished)
     return history
@@ -125,7 +125,7 @@ def fit(
 def _describe(
     method: Method, train: BatchedTrainSet, settings: OptimizerSettings, epochs: int, seed: int
 ) -> dict[str, Any]:
-    """What a run is started with, before the method is set up: its attributes are its settings."""
+    """The settings of a run. Before a method is set up, its attributes are its settings."""
     plain = (int, float, str, tuple, NoneType)
     hyper = {
         name: str(value)
@@ -153,7 +153,7 @@ def _prepare(
     seed: int,
     processes: Processes,
 ) -> Engine:
-    """Nets and tables from the seed, the same on every process."""
+    """Set up nets and tables from the seed, the same on every process."""
     torch.manual_seed(seed)
     train.place(processes.rank, processes.size, processes.device, processes)
     method.distributed = processes
@@ -170,7 +170,7 @@ def _begin(
     resume: bool,
     warm_start: Path | None,
 ) -> History:
-    """New weights, or those of a checkpoint: this run's, or that of a run before it."""
+    """Start from new weights, from this run's checkpoint, or from that of an earlier run."""
     if resume and checkpoint.exists():
         return History(checkpoint.load(method, engine))
     checkpoint.remove()
@@ -192,7 +192,7 @@ def _epoch(
     bar: EpochBar,
     score: Score | None,
 ) -> dict[str, Any]:
-    """One epoch, and its figures."""
+    """Train and score one epoch; returns its figures."""
     begin = time.perf_counter()
     skipped = engine.skipped_steps
     means = _Means()
@@ -218,7 +218,7 @@ def _epoch(
 
 
 def _run_scale(part: Pass, epoch: int, epochs: int, floor: float) -> float:
-    """What is left of the run's rates: they fall over the run, or over the pass's own span."""
+    """Factor on the learning rates, which fall over the run or over the `lr_span` of the pass."""
     begin, end = part.lr_span or (0, epochs)
     return cosine(max(epoch - begin, 0), end - begin, floor)
 
@@ -228,8 +228,9 @@ def _passes(
 ) -> Iterator[tuple[int, Pass]]:
     """The passes of an epoch, numbered.
 
-    Torch's own generator is seeded before each: shares of different sizes let processes draw
-    differently often, and what a method decides between passes must be the same on all of them.
+    Torch's default generator is seeded before each pass. Processes with different numbers of rows
+    draw different amounts of random numbers, but what a method decides between passes must be the
+    same on all of them.
     """
     passes = method.passes(epoch, train)
     number = 0
@@ -243,14 +244,14 @@ def _passes(
 
 
 class _Means:
-    """Means of terms over the rows of an epoch; what is not finite is left out."""
+    """Means of terms over the rows of an epoch; values that are not finite are left out."""
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = defaultdict(float)
         self.rows: dict[str, int] = defaultdict(int)
 
     def add(self, terms: Terms, loss: float, batch: Batch) -> None:
-        """The terms of one step; those of a pass with a tag of its own are named after it."""
+        """Add the terms of one step; a tag other than `train` becomes a prefix of their names."""
         prefix = "" if batch.tag == "train" else f"{batch.tag}/"
         named = {"loss": loss} | {name: float(term) for name, term in terms.items()}
         for name, value in named.items():
@@ -260,16 +261,16 @@ class _Means:
 
     def over(self, processes: Processes) -> dict[str, float]:
         """The means over all processes."""
-        said = processes.all_gather_object((dict(self.sums), dict(self.rows)))
-        names = dict.fromkeys(name for sums, _ in said for name in sums)
+        totals = processes.all_gather_object((dict(self.sums), dict(self.rows)))
+        names = dict.fromkeys(name for sums, _ in totals for name in sums)
         return {
-            name: sum(s.get(name, 0.0) for s, _ in said) / sum(r.get(name, 0) for _, r in said)
+            name: sum(s.get(name, 0.0) for s, _ in totals) / sum(r.get(name, 0) for _, r in totals)
             for name in names
         }
 
 
 class _Journal:
-    """Where the figures of epochs go: a file that never holds an epoch twice, and loggers."""
+    """Writes the figures of each epoch to loggers and to a file that never has an epoch twice."""
 
     def __init__(
         self, folder: Path | None, loggers: Sequence[Logger], history: History, writes: bool
@@ -293,10 +294,10 @@ class _Journal:
             logger.finalize("success" if finished else "failed")
 
 
-def _farewell(checkpoint: Checkpoint, done: int) -> str:
+def _stop_message(checkpoint: Checkpoint, done: int) -> str:
     if checkpoint.exists():
         return (
-            f"stopped after {done} whole epochs, which are in {checkpoint.path}; "
-            "start again with resume to go on from there"
+            f"stopped after {done} whole epochs, which are saved in {checkpoint.path}; "
+            "resume the run to continue from there"
         )
     return f"stopped after {done} whole epochs; there is no checkpoint to resume from"

@@ -1,4 +1,4 @@
-"""Rows in memory, cut into batches of augmented views; every process draws the same numbers."""
+"""The training set: rows in memory that are served as batches of augmented views."""
 
 import zlib
 from collections.abc import Iterator
@@ -12,28 +12,29 @@ from colafier.nets import inference
 from colafier.nets.normalize import Normalize
 from colafier.training.views import Draws, View, make_views, render
 
-MIN = 2  # rows per process that a last batch must have to stand alone
+MIN = 2  # rows per process in a short last batch; with fewer it is joined to the one before it
 
 
 class TrainingSet:
-    """A training set (`flow.TrainSet`): it never holds the truth.
+    """A training set, which never holds the true labels; it implements `contract.TrainSet`.
 
-    Order and views come from generators seeded with (seed, epoch, pass), so a resumed run needs no
-    saved generator, and every method sees the same batches for one seed.
+    Order and views come from generators seeded with (seed, epoch, pass). So a resumed run needs no
+    saved generator state, every process draws the same numbers, and all methods see the same
+    batches for one seed.
 
     Args:
-        x: Images (n, c, h, w) as bytes, or vectors (n, d) as floats; kept as they are.
-        labels: Their labels. Rows to hold out are chosen by the original ones, where these are
-            known: decisions do not change which rows are held out.
+        x: Images (n, c, h, w) as bytes, or vectors (n, d) as floats; they are not changed.
+        labels: Their labels. Held-out rows are chosen by the original labels if these are known,
+            so that decisions of a person do not change which rows are held out.
         num_classes: Number of classes.
-        view_names: Views that a batch holds, in this order; a name may stand there twice.
+        view_names: Names of the views in a batch, in this order; a name may occur twice.
         batch_size: Rows in one step, over all processes.
-        seed: Of order, views and holdout.
+        seed: Seed of the row order, the views and the holdout.
         flip: Whether a mirrored image keeps its class.
-        normalize: Fitted on `x` by default.
+        normalize: The normalization; None: fitted on `x`.
         rank: Number of this process.
         world: Number of processes.
-        device: Where batches go.
+        device: Device of the batches; None: the CPU.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class TrainingSet:
         self.rank, self.world, self.device, self._distributed = rank, world, device, distributed
 
     def describe(self) -> dict[str, int | str]:
-        """What decides the batches; a run is resumed only on the same."""
+        """Everything that the batches depend on; a run is resumed only if it is the same."""
         return {
             "rows": self.n,
             "classes": self.num_classes,
@@ -85,11 +86,11 @@ class TrainingSet:
         }
 
     def steps(self, part: Pass) -> int:
-        """How many batches a pass has; none where it has fewer rows than there are processes."""
+        """How many batches a pass has; none if there are fewer rows than processes."""
         return len(self._sizes(len(self._rows(part)), part))
 
     def batches(self, part: Pass, epoch: int, part_number: int) -> Iterator[Batch]:
-        """The batches of a pass, each process's share of them.
+        """This process's share of the batches of a pass.
 
         Args:
             part: The pass.
@@ -104,21 +105,21 @@ class TrainingSet:
         paired = None
         if part.paired is not None and len(part.paired):
             paired = _Endless(part.paired.cpu(), order)
-        own, beside = self._generators(*key, "own"), self._generators(*key, "paired")
+        first, second = self._generators(*key, "own"), self._generators(*key, "paired")
         start = 0
         for step, size in enumerate(sizes):
             progress = epoch + step / len(sizes)
             partner = None
             if paired is not None:
-                partner = self._batch(paired(size), beside, epoch, progress, part.tag)
+                partner = self._batch(paired(size), second, epoch, progress, part.tag)
             chosen = rows[start : start + size]
-            yield self._batch(chosen, own, epoch, progress, part.tag, partner)
+            yield self._batch(chosen, first, epoch, progress, part.tag, partner)
             start += size
 
     def holdout(self, fraction: float) -> Tensor:
-        """Row numbers of a share of the labeled rows, by observed label; the same at each call.
+        """Row numbers of a stratified share of the labeled rows; the same at each call.
 
-        At least one row of each class stays outside.
+        At least one row of each class is not held out.
         """
         if not 0 <= fraction < 1:
             raise ValueError(f"the fraction to hold out must be from 0 to below 1, not {fraction}")
@@ -131,15 +132,16 @@ class TrainingSet:
         place = torch.arange(len(rows)) - begin[original[rows]]  # (m,) number within the class
         wanted = (counts * fraction).round().long().minimum((counts - 1).clamp(min=0))  # (c,)
         held = rows[place < wanted[original[rows]]]
-        outside = self.labeled.clone()
-        outside[held] = False
-        learned = torch.unique(self.observed[outside])  # decisions may move all others of a class
-        return held[self.labeled[held] & torch.isin(self.observed[held], learned)].sort().values
+        trained = self.labeled.clone()  # (n,) rows that are not held out
+        trained[held] = False
+        # decisions of a person may have moved all other rows of a class to other classes
+        classes = torch.unique(self.observed[trained])
+        return held[self.labeled[held] & torch.isin(self.observed[held], classes)].sort().values
 
     def predict(self, module: nn.Module, rows: Tensor | None = None) -> Tensor:
-        """Probabilities (n or len(rows), c) on rows without augmentation, float32 on the CPU.
+        """Probabilities (n or len(rows), c) of rows without augmentation, float32 on the CPU.
 
-        All processes must call it, with the same rows: each computes a share.
+        All processes must call it with the same rows; each computes a share of them.
         """
         rows = torch.arange(self.n) if rows is None else rows.cpu()  # (m,)
         share = rows if self._distributed is None else rows.tensor_split(self.world)[self.rank]
@@ -156,12 +158,12 @@ class TrainingSet:
         return self.labeled.nonzero()[:, 0] if part.rows is None else part.rows.cpu()
 
     def _sizes(self, n: int, part: Pass) -> list[int]:
-        """Rows of each global batch; a short last one joins the one before it."""
+        """Number of rows in each global batch; a very short last one joins the one before it."""
         if n < self.world:  # a process without rows has nothing to learn from
             return []
         size = part.batch_size or self.batch_size
         if size < self.world:
-            raise ValueError(f"batches of {size} rows do not reach for {self.world} processes")
+            raise ValueError(f"batches of {size} rows are too small for {self.world} processes")
         sizes = [size] * (n // size)
         rest = n % size
         if rest == 0 or part.drop_last:
@@ -172,7 +174,7 @@ class TrainingSet:
         return [*sizes, rest]
 
     def _generators(self, *key: int | str) -> list[torch.Generator]:
-        """One for each view, so that a view's numbers do not depend on the views beside it."""
+        """One generator for each view, so that a view does not depend on the other views."""
         names = self.view_names
         return [_generator(*key, name, names[:i].count(name)) for i, name in enumerate(names)]
 
@@ -185,16 +187,16 @@ class TrainingSet:
         tag: str,
         paired: Batch | None = None,
     ) -> Batch:
-        """This process's share of a global batch; views are drawn for all of it."""
+        """This process's share of a global batch; random numbers are drawn for the whole batch."""
         share = torch.arange(len(rows)).tensor_split(self.world)[self.rank]
-        own = rows[share]  # (b,)
-        x = self.x[own].to(self.device)
+        local = rows[share]  # (b,)
+        x = self.x[local].to(self.device)
         views = []
         for name, generator in zip(self.view_names, generators, strict=True):
             draws = self._views[name].draw(len(rows), self.row_shape, generator)
             views.append(self._render(x, self._views[name], draws, share))
-        y = self.observed[own].to(self.device)
-        return Batch(own.to(self.device), y, tuple(views), epoch, progress, tag, paired)
+        y = self.observed[local].to(self.device)
+        return Batch(local.to(self.device), y, tuple(views), epoch, progress, tag, paired)
 
     def _render(self, x: Tensor, view: View, draws: Draws, share: Tensor) -> Tensor:
         return render(
@@ -203,7 +205,7 @@ class TrainingSet:
 
 
 class _Endless:
-    """Rows in a random order; when they are used up they come again in a new one."""
+    """Rows in random order; when they are used up, they are repeated in a new order."""
 
     def __init__(self, rows: Tensor, generator: torch.Generator) -> None:
         self.rows = rows
@@ -225,7 +227,9 @@ def _generator(*key: int | str) -> torch.Generator:
 def _check(x: Tensor, labels: Labels, num_classes: int, batch_size: int) -> None:
     observed, trusted = labels.observed, labels.trusted
     if len(x) == 0 or observed.shape != (len(x),):
-        raise ValueError(f"{len(x)} rows need one label each, there are {tuple(observed.shape)}")
+        raise ValueError(
+            f"{len(x)} rows need one label each, but the labels have shape {tuple(observed.shape)}"
+        )
     if observed.min() < -1 or observed.max() >= num_classes:
         low, high = int(observed.min()), int(observed.max())
         raise ValueError(

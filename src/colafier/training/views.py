@@ -1,7 +1,8 @@
-"""Views: how rows are changed at random before a net sees them, and their normalization.
+"""Views: random augmentations of rows, and their normalization.
 
-Drawing is apart from applying, so that each process draws for the whole batch, the same as the
-others, and applies only its share: `view.apply(x[share], {k: v[share] for k, v in draws.items()})`.
+Drawing random numbers is separate from applying them. Each process draws the same numbers for the
+whole batch, and applies only its share:
+`view.apply(x[share], {k: v[share] for k, v in draws.items()})`.
 """
 
 from collections.abc import Sequence
@@ -24,10 +25,10 @@ class View(Protocol):
     """A random change of rows that keeps their class."""
 
     def draw(self, n: int, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
-        """Random numbers for n rows of one shape: CPU tensors that have n as their first size."""
+        """Random numbers for n rows of one shape, as CPU tensors (n, ...)."""
 
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
-        """The changed rows: images (b, c, h, w) in [0, 1], or standardized vectors (b, d)."""
+        """Change images (b, c, h, w) in [0, 1], or standardized vectors (b, d)."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Plain:
     """Rows as they are."""
 
     def draw(self, n: int, shape: tuple[int, ...], generator: torch.Generator) -> Draws:  # noqa: ARG002
-        """Nothing."""
+        """Nothing is random."""
         return {}
 
     def apply(self, x: Tensor, draws: Draws) -> Tensor:  # noqa: ARG002
@@ -45,12 +46,12 @@ class Plain:
 
 @dataclass(frozen=True)
 class WeakImage:
-    """A mirrored image in half of the cases, then a crop of it after reflecting its border."""
+    """Mirrors half of the images, then crops after padding by reflection."""
 
     flip: bool = True
 
     def draw(self, n: int, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
-        """Whether to mirror, and where the crop begins relative to the image."""
+        """Whether to mirror, and where the crop starts relative to the image."""
         flipped = torch.rand(n, generator=generator) < 0.5
         border = torch.tensor([round(size / 8) for size in shape[1:]])  # (2,)
         start = (torch.rand(n, 2, generator=generator) * (2 * border + 1)).floor().long() - border
@@ -72,7 +73,7 @@ class StrongImage:
     flip: bool = True
 
     def draw(self, n: int, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
-        """What the weak view draws, and operations for each row."""
+        """Random numbers of the weak view and of RandAugment."""
         weak = WeakImage(self.flip).draw(n, shape, generator)
         return weak | randaugment.draw(n, generator)
 
@@ -83,16 +84,16 @@ class StrongImage:
 
 @dataclass(frozen=True)
 class NoisyVector:
-    """Features dropped at random, the others scaled up to make good for it, with a little noise.
+    """Dropout on the features (the kept ones are scaled up to keep the mean), and a little noise.
 
-    Expects standardized features: 0 is then the mean, and noise is in standard deviations.
+    Expects standardized features, so that 0 is the mean and noise is in standard deviations.
     """
 
     drop: float  # probability that a feature is dropped
     noise: float  # standard deviation of what is added
 
     def draw(self, n: int, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
-        """Which features stay, and the noise: as bytes, since a float for each takes longer."""
+        """Which features to keep, and the noise, as bytes: drawing floats takes longer."""
         return {
             "keep": _bytes(n, shape, generator) >= round(256 * self.drop),
             "noise": _bytes(n, shape, generator),
@@ -101,16 +102,16 @@ class NoisyVector:
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
         """The noisy vectors."""
         kept = x * draws["keep"].to(x) / (1 - round(256 * self.drop) / 256)
-        even = (draws["noise"].to(x) - BYTE_MEAN) / BYTE_DEVIATION  # flat, with deviation 1
-        noisy: Tensor = kept + self.noise * even
+        uniform = (draws["noise"].to(x) - BYTE_MEAN) / BYTE_DEVIATION  # with deviation 1
+        noisy: Tensor = kept + self.noise * uniform
         return noisy
 
 
 def render(x: Tensor, view: View, draws: Draws, normalize: Normalize) -> Tensor:
-    """Rows of a source as a net takes them.
+    """Augmented and normalized rows, ready for a net.
 
-    Images are changed as pixels and then normalized; vectors are standardized first, because what a
-    vector's view does (0 for a dropped feature, noise of one size for all) has no meaning before.
+    Images are augmented as pixels and then normalized. Vectors are standardized first, because
+    their view (0 for a dropped feature, noise of the same size for all) makes sense only then.
     """
     values = as_float(x)
     if x.ndim == 2:
@@ -121,7 +122,7 @@ def render(x: Tensor, view: View, draws: Draws, normalize: Normalize) -> Tensor:
 def make_views(
     names: Sequence[str], row_shape: tuple[int, ...], *, flip: bool = True
 ) -> dict[str, View]:
-    """Views by name for images (c, h, w) or vectors (d,); `flip` allows images to be mirrored."""
+    """Views by name for images (c, h, w) or vectors (d,); `flip`: whether to mirror images."""
     views: dict[str, View]
     if len(row_shape) == 3:
         views = {"plain": Plain(), "weak": WeakImage(flip), "strong": StrongImage(flip)}
@@ -137,7 +138,7 @@ def make_views(
 
 
 def _bytes(n: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Random bytes (n, ...): eight of them from each number that is drawn."""
+    """Random bytes (n, ...); each number that is drawn gives eight of them."""
     count = n * prod(shape)
     words = torch.empty(-(-count // 8), dtype=torch.int64)
     words.random_(-(2**63), None, generator=generator)

@@ -1,1 +1,1 @@
-"""Whole runs: purify, train, apply, serve; and the folder that each one leaves."""
+"""Complete runs (purify, train, apply, predict, check, export), and the folder of a run."""

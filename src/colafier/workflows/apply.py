@@ -1,4 +1,4 @@
-"""Apply the decisions of a person to the folder of a run, and train on with them."""
+"""Apply a person's decisions to the folder of a run, and continue its training with them."""
 
 import json
 import os
@@ -39,15 +39,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, as its folder has it."""
+    """A finished run, read from its folder."""
 
     folder: Path
-    lines: pd.DataFrame  # labels.csv as text: it is written again as it was
+    lines: pd.DataFrame  # labels.csv, all values as text, so that it is written back unchanged
     summary: dict[str, Any]
 
     @property
     def fingerprint(self) -> str:
-        """Of the data set."""
+        """The fingerprint of the data set."""
         return str(self.summary["fingerprint"])
 
     def source(self) -> Dataset:
@@ -55,29 +55,29 @@ class Run:
         dataset = dataset_of(self.folder)
         if dataset.fingerprint() != self.fingerprint:
             raise ValueError(
-                f"{dataset.source} was changed since the run in {self.folder}: it has the "
-                f"fingerprint {dataset.fingerprint()!r}, the run has {self.fingerprint!r}; "
-                "put it back as it was, or purify it again"
+                f"{dataset.source} was changed since the run in {self.folder}: its fingerprint is "
+                f"now {dataset.fingerprint()!r}, that of the run is {self.fingerprint!r}; "
+                "restore it, or start a new run"
             )
         return dataset
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What came of it."""
+    """Counts after decisions were applied."""
 
-    now: int  # decisions in the files
+    now: int  # decisions in the given files
     decided: int  # rows that are decided in all
-    changed: int  # of these, with another label than the observed one
-    excluded: int
+    changed: int  # decided rows whose label is not the original one
+    excluded: int  # decided rows that are excluded
 
 
 def open_run(out: Path, table: str = LABELS) -> Run:
-    """The run in a folder.
+    """Read the run in a folder.
 
     Args:
         out: The folder.
-        table: Which result table to take.
+        table: Name of the label table to read.
     """
     if not run_dir.is_run(out) or not (out / SUMMARY).is_file():
         raise FileNotFoundError(f"{out} is not the folder of a finished run")
@@ -91,20 +91,21 @@ def open_run(out: Path, table: str = LABELS) -> Run:
     if lines["row"].tolist() != [str(row) for row in range(summary.get("rows", -1))]:
         raise ValueError(
             f"{out / table} does not hold the {summary.get('rows')} rows of the run in their "
-            f"order; put it back as it was written"
+            f"order; restore the file that the run wrote"
         )
     return Run(out, lines, summary)
 
 
 def apply(out: Path, files: Sequence[Path], *, reset: bool = False) -> Applied:
-    """Write labels.csv with the decisions of these files; nothing is written if one does not fit.
+    """Apply the decisions in these files to labels.csv; if one is invalid, nothing is written.
 
     Args:
         out: Folder of the run.
-        files: Each a decisions.json; of two decisions about a row the later one counts.
-        reset: Forget decisions that were applied before, and a checkpoint that has learned them.
+        files: One or more decisions.json; of two decisions about a row, the later one counts.
+        reset: First undo decisions that were applied before, and delete a checkpoint that was
+            trained with them.
     """
-    open_run(out)  # before the folder is locked: it may be none of a run
+    open_run(out)  # checks the folder before a lock file is written to it
     with locked(out):
         return _apply(out, files, reset)
 
@@ -137,11 +138,11 @@ def _apply(out: Path, files: Sequence[Path], reset: bool) -> Applied:
 
 
 def continue_training(out: Path, *, progress: bool = True, say: Say = lambda _: None) -> Outcome:
-    """Train on with the decided rows as trusted ones, and take the results into the folder.
+    """Continue the training with the decided rows as trusted, and update the folder.
 
-    Training continues from the run's checkpoint; where that is gone, or the decisions leave no row
-    of a class, it starts over. Embeddings come from the cache. Until all is done the old results
-    stay, and a stopped run continues where it was.
+    Training continues from the run's checkpoint. It starts over if the checkpoint is gone, or if
+    the decisions leave a class without rows. Embeddings come from the cache. The old results stay
+    until the new ones are complete, and a stopped run continues where it was.
     """
     open_run(out)
     with locked(out):
@@ -213,11 +214,11 @@ def _train_again(
 
 
 def _state(work: Path, decided: DecidedRows) -> str:
-    """Of the folder of a continued run: none, started or done with these decisions, or other."""
+    """State of the folder of a continued run: none, started or done, or other decisions."""
     if not work.exists():
         return "none"
     done = (work / SUMMARY).exists()
-    # killed while the results were moved up, the summary last: its config may be there already
+    # if it was killed while the results were moved, config.json may have been moved already
     config = work.parent if done and not (work / CONFIG).exists() else work
     try:
         same = run_dir.read_config(config).decided == decided.digest()
@@ -229,13 +230,13 @@ def _state(work: Path, decided: DecidedRows) -> str:
 
 
 def _same_embedder(options: Options, summary: dict[str, Any]) -> Options:
-    """The options with the embedder that `auto` came to then, whatever is there now."""
+    """The options with the embedder that the run used, in place of `auto`."""
     name = summary.get("input", {}).get("embedder")
     return options if name is None else replace(options, embedder=name)
 
 
 def _adopt(work: Path, out: Path) -> None:
-    """Move the results up, the summary last; a kill in between is mended by doing it again."""
+    """Move the results to the run's folder, the summary last; can be repeated after a kill."""
     found = sorted(work.iterdir(), key=lambda path: path.name == SUMMARY)
     if any(path.stem == DATA for path in found):
         run_dir.remove_data(out)
@@ -251,8 +252,8 @@ def _read_table(path: Path) -> pd.DataFrame:
     try:
         lines = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
     except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is gone; run again, with --overwrite") from None
-    except (ValueError, UnicodeError) as error:  # of pandas' parser, too
+        raise FileNotFoundError(f"{path} is gone; start over with --overwrite") from None
+    except (ValueError, UnicodeError) as error:  # errors of pandas' parser are ValueErrors
         raise ValueError(f"{path} is damaged: {error}") from error
     if missing := [name for name in ("row", "name", *COLUMNS) if name not in lines]:
         raise ValueError(f"{path} has no column {missing[0]!r}: it is not the table of a run")
@@ -260,19 +261,19 @@ def _read_table(path: Path) -> pd.DataFrame:
 
 
 def _counted(summary: dict[str, Any], lines: pd.DataFrame, decided: DecidedRows) -> dict[str, Any]:
-    """The summary with the counts of this table; the estimates are of the training."""
+    """The summary with the counts of this table; its estimates stay as they are."""
     actions = {str(name): int(count) for name, count in lines["action"].value_counts().items()}
     return {**summary, "actions": actions, "reviewed": len(decided)}
 
 
 def _written_form(out: Path) -> str | None:
-    """The form in which the run wrote the data set back, if that is still there."""
+    """The form in which the run wrote the purified data set, if that still exists."""
     there = (out / DATA).exists() or any(out.glob(f"{DATA}.*"))
     return options_of(out).write if there else None
 
 
 def _write_data(out: Path, form: str, dataset: Dataset, lines: pd.DataFrame) -> None:
-    """The data set in its own format once more."""
+    """Write the purified data set again."""
     run_dir.remove_data(out)
     keep = (lines["action"] != EXCLUDE).tolist()
     labels = [label or None for label in lines["label"]]

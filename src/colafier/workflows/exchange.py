@@ -1,4 +1,4 @@
-"""Rows of a run out to another tool, and what was said there back as decisions."""
+"""Export rows of a run to a labeling tool, and import the answers as decisions."""
 
 from pathlib import Path
 
@@ -27,35 +27,35 @@ def send(
     prefix: str | None = None,
     overwrite: bool = False,
 ) -> tuple[int, list[Path]]:
-    """Write rows for another tool; gives how many, and the files.
+    """Write rows for a labeling tool; returns how many, and the files.
 
     Args:
         form: One of `FORMS`.
         run: Folder of the run.
-        path: Where to.
-        everything: Also rows whose label is to be kept.
-        limit: At most so many, the most doubtful ones.
-        prefix: For Label Studio: what comes before the path of an image.
-        overwrite: Replace a file that is there.
+        path: File or folder to write.
+        everything: Include rows whose label is to be kept.
+        limit: At most this many rows, the most doubtful ones.
+        prefix: For Label Studio: the start of image addresses, before the path of the image.
+        overwrite: Replace an existing file.
     """
     _check_form(form)
     if prefix is not None and form != "label-studio":
-        raise ValueError(f"--prefix is for label-studio; {form} does not use addresses")
+        raise ValueError(f"--prefix is for label-studio only; {form} does not use addresses")
     if path.exists() and not (overwrite and path.is_file()):
         raise FileExistsError(f"{path} exists; give another place, or --overwrite for a file")
     opened = open_run(run)
     dataset = opened.source()
     if dataset.kind not in ("image", "text") or not isinstance(dataset.items, list):
         raise ValueError(
-            f"rows of kind {dataset.kind} from a {dataset.layout} source do not go out: "
-            "other tools show image files and texts; review them in report.html"
+            f"rows of kind {dataset.kind} from a {dataset.layout} source cannot be exported: "
+            "labeling tools show image files and texts; review the rows in report.html"
         )
     source = dataset.source.resolve()
     if source.is_dir() and path.resolve().is_relative_to(source):
-        raise ValueError(f"{path} is inside of the source, which is never changed; give another")
+        raise ValueError(f"{path} is inside the source, which is never changed; choose another")
     rows = rows_to_review(opened.lines, everything=everything, limit=limit)
     if not rows:
-        raise ValueError("no row needs a look; give --all to send all of them")
+        raise ValueError("no row needs a review; give --all to export all of them")
     outgoing = OutgoingRows(
         opened.fingerprint, opened.lines, dataset.kind, dataset.source, dataset.items, rows
     )
@@ -68,18 +68,18 @@ def send(
 def receive(
     form: str, run: Path, path: Path, out: Path, *, overwrite: bool = False
 ) -> tuple[int, list[str]]:
-    """Turn what came back into a decisions.json; gives how many, and what is to be said.
+    """Turn the answers of a labeling tool into a decisions.json; returns how many, and notes.
 
     Args:
         form: One of `FORMS`.
         run: Folder of the run that the rows came from.
-        path: What came back.
+        path: File or folder that the tool exported.
         out: The decisions.json to write.
-        overwrite: Replace one that is there.
+        overwrite: Replace an existing file.
     """
     _check_form(form)
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; give what the other tool exported")
+        raise FileNotFoundError(f"{path} does not exist; give the export of the labeling tool")
     if out.exists() and not overwrite:
         raise FileExistsError(f"{out} exists; give --overwrite or another place")
     opened = open_run(run)

@@ -1,6 +1,6 @@
-"""A research run: a benchmark source, noise, a method and a net -> train -> audit -> scores.
+"""A research run on a benchmark: inject noise, train a method, audit the labels, and score them.
 
-The command line, the demo and the benchmarks all use this.
+`colafier train`, the demo and the benchmarks all use this.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,27 +41,27 @@ from colafier.workflows.settings import Settings, resolve
 
 @dataclass(frozen=True)
 class Task:
-    """Rows with noisy labels, and what is known of the truth."""
+    """A source with noisy labels, and the true labels if they are known."""
 
     source: Source
-    observed: Tensor  # (n,)
-    truth: Tensor | None  # (n,), if it is known
-    manifest: dict[str, Any]  # what was done to the labels
+    observed: Tensor  # (n,) noisy labels
+    truth: Tensor | None  # (n,) true labels
+    manifest: dict[str, Any]  # of the injected noise
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run gives."""
+    """The result of a run."""
 
     purified: Purified  # by the method itself
-    audited: AuditResult
+    audited: AuditResult  # by the audit, from the method's probabilities
     classifier: nn.Module
     normalize: Normalize
     history: History
     record: dict[str, Any]
 
     def predict(self, x: Tensor) -> Tensor:
-        """Probabilities (m, c) of rows like those of the source."""
+        """Probabilities (m, c) of rows that have the form of the source's rows."""
         return inference.predict(self.classifier, x, self.normalize)
 
 
@@ -75,16 +75,16 @@ def run(
     progress: bool = True,
     log: Sequence[str] = (),
 ) -> Result:
-    """Load, inject noise, train, audit, score.
+    """Load a source, inject noise, train, audit, and score.
 
     Args:
         settings: From `settings.resolve`.
-        source: Own data (`sources.arrays`) in place of what the settings name.
-        folder: Gets the files of the run; None: nothing is written.
-        net: Own backbone in place of what the settings name, see `nets.net_factory`.
+        source: Your own data (`sources.arrays`) in place of the source that the settings name.
+        folder: Where the files of the run are written; None: nothing is written.
+        net: Your own backbone in place of the one that the settings name, see `nets.net_factory`.
         resume: Continue from the folder's checkpoint, if there is one.
-        progress: Whether a terminal shows a bar.
-        log: Names of loggers beside `metrics.jsonl`.
+        progress: Whether to show a progress bar in a terminal.
+        log: Names of additional loggers; `metrics.jsonl` is always written.
     """
     loggers.check(log, folder)
     if net is not None:
@@ -95,18 +95,18 @@ def run(
 
 
 def prepare(settings: Settings, source: Source | None = None) -> Task:
-    """The rows and their labels, with what is known of them; mistakes of the user show up here."""
-    own = source is not None
+    """Load the rows and inject noise into their labels; wrong settings raise an error here."""
+    own_data = source is not None
     source = _first_rows(load(settings) if source is None else source, settings.limit)
     observed, manifest = noise.inject(settings.noise, source, settings.seed)
     _check(settings, source, observed)
-    if own and settings.noise == "none":  # nobody knows how many labels are wrong
+    if own_data and settings.noise == "none":  # it is not known how many labels are wrong
         return Task(source, observed, None, {**asdict(manifest), "true_rate": None})
     return Task(source, observed, source.labels, asdict(manifest))
 
 
 def load(settings: Settings) -> Source:
-    """The source that the settings name, whole."""
+    """Load the source that the settings name, with all its rows."""
     loaders: dict[str, Callable[[], Source]] = {
         "digits": sources.digits,
         "cifar10": lambda: sources.cifar10(settings.data),
@@ -115,7 +115,7 @@ def load(settings: Settings) -> Source:
     if settings.source not in loaders:
         raise ValueError(f"no source {settings.source!r}; there are {', '.join(loaders)}")
     if settings.source != "digits" and not settings.data:
-        raise ValueError(f"{settings.source} needs the folder of its files: --data FOLDER")
+        raise ValueError(f"{settings.source} needs the folder with its files: --data FOLDER")
     return loaders[settings.source]()
 
 
@@ -136,17 +136,17 @@ def train(
     """Train on a task, audit its labels and score the result.
 
     Args:
-        settings: How to train.
+        settings: The settings of the run.
         task: Rows and labels.
-        folder: Gets the files of the run; None: nothing is written.
-        decided: Rows whose label a person decided: trained on as such, and never changed.
+        folder: Where the files of the run are written; None: nothing is written.
+        decided: Rows whose label a person decided; these labels are never changed.
         epochs: Epochs of the whole run, in place of those of the settings.
-        warm_start: Checkpoint of the run that was reviewed, to train on from.
+        warm_start: Checkpoint of the reviewed run, to continue its training.
         resume: Continue from the folder's checkpoint, if there is one.
         overwrite: Replace an older run in the folder.
         again: The command that continues this run, for advice.
-        progress: Whether a terminal shows a bar.
-        log: Names of loggers beside `metrics.jsonl`.
+        progress: Whether to show a progress bar in a terminal.
+        log: Names of additional loggers; `metrics.jsonl` is always written.
     """
     settings = _with_noise_rate(settings, task)
     data = with_labels(as_dataset(task), _encoded(task), decided, task.source.classes)
@@ -178,7 +178,7 @@ def _run(
     if claim is not None:
         claim.start(classes=tuple(data.classes), train=settings.to_dict(), audit=asdict(judge))
         write_json(claim.out / NOISE, task.manifest)
-    # bound here, not passed: Fabric walks through arguments and refuses frozen dataclasses
+    # bound with partial, because Fabric inspects arguments and refuses frozen dataclasses
     job = partial(
         _train_and_score,
         settings=settings,
@@ -219,7 +219,7 @@ def _train_and_score(
     progress: bool,
     log: tuple[str, ...],
 ) -> tuple[Trained, dict[str, Any]]:
-    """The part that every process does."""
+    """The part of a run that every process executes."""
     source = task.source
     metrics: list[Metrics] = []
 
@@ -259,9 +259,9 @@ def _train_and_score(
 
 
 def as_dataset(task: Task) -> Dataset:
-    """The rows of a task with their noisy labels, as a user's data set."""
+    """The rows of a task with their noisy labels, in the form of a user's data set."""
     source = task.source
-    names = (*source.classes, None)  # -1 takes the last
+    names = (*source.classes, None)  # label -1 gets None
     image = source.x.dim() == 4
     items = source.x.numpy()
     if image:
@@ -281,7 +281,7 @@ def as_dataset(task: Task) -> Dataset:
 
 
 def settings_of(folder: Path) -> Settings:
-    """The settings that a run was started with."""
+    """The settings that the train run in a folder was started with."""
     config = run_dir.read_config(folder)
     if config.kind != "train":
         raise ValueError(f"the run in {folder} was made by colafier {config.kind}, not by train")
@@ -303,7 +303,7 @@ def _encoded(task: Task) -> EncodedData:
 
 
 def _with_noise_rate(settings: Settings, task: Task) -> Settings:
-    """The true share of wrong labels, for a method that declares its need of it; recorded."""
+    """Settings with the true noise rate for a method that needs it; the record shows this."""
     rate = task.manifest.get("true_rate")
     known = settings.hyper.get("noise_rate") is not None
     if not find(settings.method).needs_noise_rate or known or rate is None:
@@ -312,7 +312,7 @@ def _with_noise_rate(settings: Settings, task: Task) -> Settings:
 
 
 def _check(settings: Settings, source: Source, observed: Tensor) -> None:
-    """What would otherwise fail in the middle of a run, or give nonsense without a word."""
+    """Refuse what would otherwise fail in the middle of a run, or silently give nonsense."""
     if settings.pad_to is not None and source.name != "fashion_mnist":
         raise ValueError("pad_to is for fashion_mnist only")
     if observed[observed >= 0].bincount().count_nonzero() < 2:

@@ -1,4 +1,4 @@
-"""The usable rows of a data set as numbers, with their labels as class numbers."""
+"""Labeled data, ready for training: encoded rows, and labels as class numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from colafier.review.decided import DecidedRows
 
 @dataclass(frozen=True)
 class LabeledData:
-    """What a run is trained on; tensors have a place for each usable row."""
+    """The data that a run is trained on; tensors hold the usable rows only."""
 
     dataset: Dataset  # as it was read
     rows: EncodedData
@@ -29,7 +29,7 @@ class LabeledData:
 
     @property
     def groups(self) -> Tensor:
-        """For each row its group of exact duplicates (n,), -1 for none."""
+        """The group of exact duplicates that each row belongs to (n,), -1 for none."""
         return torch.tensor(self.dataset.duplicates())[self.rows.rows]
 
 
@@ -39,13 +39,13 @@ def with_labels(
     decided: DecidedRows | None,
     classes: Sequence[str] | None = None,
 ) -> LabeledData:
-    """Rows with their labels, and with what a person decided about them.
+    """Join encoded rows with their labels, and with the decisions of a person.
 
     Args:
-        dataset: As it was read.
+        dataset: The data set, as it was read.
         rows: Its usable rows.
         decided: Decisions of a person; None: there are none.
-        classes: All classes in their order; None: those of the usable rows.
+        classes: All classes in their order; None: the classes of the usable rows.
     """
     start = dataset if decided is None else decided.apply_to(dataset)
     texts = [start.original[row] for row in rows.rows]

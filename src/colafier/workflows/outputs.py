@@ -1,4 +1,4 @@
-"""What a run leaves in its folder: table, summary, model, report, purified data."""
+"""The output files of a run: label table, summary, model, report and purified data set."""
 
 import logging
 import shutil
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gives: the table of all rows and the summary."""
+    """The outcome of a run: the table of all rows, and the summary."""
 
     table: pd.DataFrame
     summary: dict[str, Any]
@@ -45,19 +45,19 @@ class Outputs:
     config: TrainConfig
     result: AuditResult
     decided: DecidedRows | None = None
-    form: str | None = None  # in which the purified data set is written as well; None: not at all
-    record: dict[str, Any] | None = None  # scores against the truth, where it is known
-    truth: Sequence[int] | None = None  # for the report alone
+    form: str | None = None  # of the purified data set (folder, csv, ...); None: not written
+    record: dict[str, Any] | None = None  # scores against the truth, if it is known
+    truth: Sequence[int] | None = None  # true classes, for the report only
 
     def outcome(self) -> Outcome:
-        """The table of all rows, and what a person wants to know first."""
+        """The table of all rows, and the summary."""
         lines = label_table(self.data, self.result)
         if self.decided is not None:
             lines = self.decided.carry_over(lines)
         return Outcome(lines, summarize(self.data, self.result, lines))
 
     def write(self, out: Path) -> Outcome:
-        """Write all files; each appears whole or not at all, the summary last."""
+        """Write all files, each complete or not at all, and the summary last."""
         made = self.outcome()
         lines, summary, rows = made.table, made.summary, self.data.rows
         with atomic_file(out / LABELS) as path:
@@ -98,7 +98,7 @@ class Outputs:
         )
 
     def _known(self) -> evidence.TrainedRows:
-        """What the report may ask about the rows that were trained on."""
+        """What the report shows as evidence about the rows that were trained on."""
         result = self.result
         return evidence.TrainedRows(
             classes=self.data.classes,
@@ -114,7 +114,7 @@ class Outputs:
 
 
 def label_table(data: LabeledData, result: AuditResult) -> pd.DataFrame:
-    """All rows in input order, also those that could not be used."""
+    """The table of all rows in input order, including rows that could not be used."""
     found = table(
         data.classes,
         data.labels.observed,
@@ -131,7 +131,7 @@ def label_table(data: LabeledData, result: AuditResult) -> pd.DataFrame:
 
 
 def summarize(data: LabeledData, result: AuditResult, lines: pd.DataFrame) -> dict[str, Any]:
-    """What a person wants to know first, and what a later check compares with."""
+    """The content of summary.json: counts, the estimated noise rate, and the fingerprint."""
     found, labels = result.found, data.labels
     actions = lines["action"].value_counts()
     labeled, reviewed = int(labels.labeled.sum()), int(labels.trusted.sum())
@@ -145,7 +145,7 @@ def summarize(data: LabeledData, result: AuditResult, lines: pd.DataFrame) -> di
         "classes": len(data.classes),
         "estimated_noise_rate": round(found.rate, 4),
         "estimated_noise_interval": [round(bound, 4) for bound in found.interval],
-        "estimated_wrong_labels": round(found.rate * (labeled - reviewed)),  # of the others
+        "estimated_wrong_labels": round(found.rate * (labeled - reviewed)),
         "actions": {str(name): int(count) for name, count in actions.items()},
         **{name: round(value) for name, value in expected.items()},
         "accuracy_on_unseen_observed_labels": _rounded(result.agreement),
@@ -155,7 +155,7 @@ def summarize(data: LabeledData, result: AuditResult, lines: pd.DataFrame) -> di
 
 
 def _implied(agreement: float | None, rate: float) -> float | None:
-    """Accuracy on the truth, if errors of classifier and labels were independent: a floor."""
+    """A lower bound of the true accuracy, if classifier and labels err independently."""
     return None if agreement is None else min(agreement / max(1 - rate, 1e-6), 1.0)
 
 

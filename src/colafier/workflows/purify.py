@@ -1,4 +1,4 @@
-"""Purify a user's data set: labels in; a model, purified labels and a ranked list out."""
+"""Purify a user's data set: read, encode, train, audit, and write labels, model and report."""
 
 import os
 from collections.abc import Callable
@@ -29,14 +29,14 @@ from colafier.workflows.labeled_data import LabeledData, with_labels
 from colafier.workflows.outputs import Outcome, Outputs
 from colafier.workflows.run_dir import CONFIG, RunConfig
 
-CONTINUED_EPOCHS = 0.5  # of a run, when it is trained on with what a person decided
+CONTINUED_EPOCHS = 0.5  # additional share of a run's epochs, for training with decisions
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked for; None is decided by what is found."""
+    """The options of a purify run; None: chosen by the data."""
 
     source: str
     image: str | None = None
@@ -56,7 +56,7 @@ class Options:
     cache: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning."""
+        """Refuse invalid values."""
         checked(vars(self), get_type_hints(Options, include_extras=True), "option")
         if self.mode not in MODES:
             raise ValueError(f"no mode {self.mode!r}; there are {' and '.join(MODES)}")
@@ -74,18 +74,18 @@ def purify(
     progress: bool = True,
     say: Say = lambda _: None,
 ) -> Outcome:
-    """Read, encode, train, audit, write.
+    """Purify a data set: read, encode, train, audit, and write the results.
 
     Args:
-        options: What to do.
-        out: Folder for all outputs; a new one, unless `resume` or `overwrite`.
-        decided: Rows whose label a person decided: trained on as such, and never changed.
-        earlier: Folder of the run that was reviewed, to train on from its checkpoint.
+        options: The options of the run.
+        out: Folder for all outputs; it must be new, unless `resume` or `overwrite` is set.
+        decided: Rows whose label a person decided; these labels are never changed.
+        earlier: Folder of the reviewed run, whose training is continued from its checkpoint.
         resume: Continue the run in `out`.
         overwrite: Remove an older run in `out` first.
-        again: The command that continues this run, for advice.
-        progress: Whether a terminal shows bars.
-        say: Gets a line of text at each stage.
+        again: The command that continues this run, for error messages.
+        progress: Whether to show progress bars in a terminal.
+        say: Called with a line of text at each stage.
     """
     options = replace(options, source=os.path.abspath(options.source))
     dataset = read_source(options)
@@ -121,7 +121,7 @@ def purify(
 
 
 def read_source(options: Options) -> Dataset:
-    """The data set that the options name."""
+    """Read the data set that the options name."""
     return read(
         Path(options.source),
         image=options.image,
@@ -144,7 +144,7 @@ def options_of(out: Path) -> Options:
 
 
 def _check_apart(out: Path, dataset: Dataset) -> None:
-    """Refuse a folder in which the source could come to harm."""
+    """Refuse an output folder that overlaps with the source."""
     here, source = out.resolve(), dataset.source.resolve()
     if source.is_dir() and here.is_relative_to(source):
         raise ValueError(f"{out} is inside the source, which is never changed; choose another")
@@ -169,11 +169,11 @@ def _encode(dataset: Dataset, options: Options, work: Path, progress: bool) -> E
 def _configured(
     options: Options, data: LabeledData, earlier: Path | None, resumed: Path | None, say: Say
 ) -> tuple[TrainConfig, AuditConfig, Path | None]:
-    """How to train and to judge, and the checkpoint that training starts from, if any."""
+    """The configurations of training and audit, and the checkpoint to start from, if any."""
     asked = {name: getattr(options, name) for name in ("method", "net", "epochs", "seed")}
     judge = {"min_confidence": options.min_confidence}
     train, config = configure(data.row_shape, len(data.rows.x), asked, judge)
-    net_factory(train.net, data.row_shape, len(data.classes))  # a wrong name shows up here
+    net_factory(train.net, data.row_shape, len(data.classes))  # refuses a wrong name
     if earlier is None:
         return train, config, None
     epochs, start = warm_start(train, earlier, resumed, data.classes, say)
@@ -183,14 +183,14 @@ def _configured(
 def warm_start(
     config: TrainConfig, earlier: Path, resumed: Path | None, classes: list[str], say: Say
 ) -> tuple[int, Path | None]:
-    """Epochs of a run that is trained on, and the checkpoint that it starts from, if any.
+    """Epochs of a run that continues an earlier one, and the checkpoint to start from, if any.
 
     Args:
-        config: How a whole run is trained.
-        earlier: Folder of the run to train on from.
-        resumed: Folder of this run, if it was started before: then its own checkpoint counts.
-        classes: Those of now.
-        say: Gets the reason if training has to start over.
+        config: The training configuration of a whole run.
+        earlier: Folder of the earlier run.
+        resumed: Folder of this run, if it was started before; its own checkpoint then counts.
+        classes: The classes of this run.
+        say: Called with the reason if training has to start over.
     """
     if resumed is not None and (resumed / checkpoint.NAME).exists():
         return checkpoint.epochs_planned(resumed / checkpoint.NAME), None
@@ -208,15 +208,15 @@ def warm_start(
 
 
 def _about_rows(rows: EncodedData) -> str:
-    said = f"{len(rows.rows):,} rows as {' x '.join(map(str, rows.x.shape[1:]))} numbers"
+    text = f"{len(rows.rows):,} rows as {' x '.join(map(str, rows.x.shape[1:]))} numbers"
     if "embedder" in rows.input:
-        said += f", embedded by {rows.input['embedder']}"
+        text += f", embedded by {rows.input['embedder']}"
     if rows.problems:
         first = next(iter(rows.problems.items()))
-        said += f"; {len(rows.problems):,} cannot be used, such as row {first[0]}: {first[1]}"
-    return said
+        text += f"; {len(rows.problems):,} cannot be used, such as row {first[0]}: {first[1]}"
+    return text
 
 
 def ranked(lines: pd.DataFrame) -> pd.DataFrame:
-    """The rows that a person should look at, most doubtful first."""
+    """The rows that a person should review, the most doubtful first."""
     return lines[lines["action"] != KEEP].sort_values("label_quality", kind="stable")

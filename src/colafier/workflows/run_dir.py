@@ -1,6 +1,6 @@
-"""The folder of a run: its files, who may write to it, and what the run was started with.
+"""The folder of a run: names of its files, its config.json, and how a process claims it.
 
-`purify` and `train` leave the same folder. Without a summary a run is unfinished.
+`purify` and `train` write the same kind of folder. A run without a summary is unfinished.
 """
 
 import shutil
@@ -19,9 +19,9 @@ from colafier.training.trainer import METRICS
 from colafier.workflows.run_lock import LOCK, locked
 
 LABELS, CONFIG, SUMMARY = "labels.csv", "config.json", "summary.json"
-RECORD, NOISE = "record.json", "noise.json"  # of a run with known truth
-BEFORE = "labels.before-review.csv"  # the first labels.csv, once decisions were applied
-CONTINUED = "continued"  # a folder: the run that continues with decisions, until it is done
+RECORD, NOISE = "record.json", "noise.json"  # of train runs
+BEFORE = "labels.before-review.csv"  # labels.csv as it was before decisions were applied
+CONTINUED = "continued"  # folder of a run that continues with decisions, until it is finished
 MODEL, DATA = "model", "purified"
 FILES = (
     SUMMARY, RECORD, NOISE, LABELS, BEFORE, METRICS, checkpoint.NAME, evidence.NAME, page.NAME,
@@ -37,7 +37,7 @@ class CannotResumeError(ValueError):
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The content of config.json: what was asked for, and what it came to."""
+    """The content of config.json: the options as given, and the resolved configuration."""
 
     kind: Kind
     asked: dict[str, Any]  # options of purify, or settings of train
@@ -59,7 +59,7 @@ class RunConfig:
 
 
 def read_config(out: Path) -> RunConfig:
-    """What the run in a folder was started with."""
+    """Read the config.json of a run."""
     path = out / CONFIG
     if not path.exists():
         raise FileNotFoundError(f"there is no run in {out}: it has no {CONFIG}")
@@ -74,7 +74,7 @@ def read_config(out: Path) -> RunConfig:
 
 
 def write_config(out: Path, config: RunConfig) -> None:
-    """Write config.json, whole."""
+    """Write config.json, complete or not at all."""
     write_json(out / CONFIG, asdict(config))
 
 
@@ -87,7 +87,7 @@ def is_run(out: Path) -> bool:
 
 
 def check(out: Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuse a folder that holds anything else, or a finished run that is not to be replaced."""
+    """Refuse a folder that holds something else, or a run that is not to be replaced."""
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"{out} is a file; choose another folder")
     if resume:
@@ -121,7 +121,7 @@ def check_resume(out: Path, config: RunConfig) -> None:
 
 
 class Claim:
-    """A folder that this process alone may write to."""
+    """A run folder that only this process may write to."""
 
     def __init__(self, out: Path, config: RunConfig, resume: bool) -> None:
         self.out = out
@@ -130,7 +130,7 @@ class Claim:
         self.started = False
 
     def start(self, **resolved: Any) -> None:
-        """From here on what is written stays; results of an older run are removed.
+        """Remove the results of an older run; from now on, written files are kept after an error.
 
         Args:
             **resolved: Entries of the config that are known by now.
@@ -141,7 +141,7 @@ class Claim:
         self.update(**resolved)
 
     def update(self, **resolved: Any) -> None:
-        """Write the config with these entries."""
+        """Write the config with these entries added."""
         self.config = replace(self.config, **resolved)
         write_config(self.out, self.config)
 
@@ -195,7 +195,7 @@ def claimed(
     finally:
         lock.__exit__(None, None, None)
         if made and not claim.started:
-            with suppress(OSError):  # somebody put something into it
+            with suppress(OSError):  # the folder is not empty
                 out.rmdir()
 
 
@@ -210,12 +210,12 @@ def clear(out: Path) -> None:
 
 
 def remove_data(out: Path) -> None:
-    """Remove the data set that an earlier run wrote back: a folder, or a file."""
+    """Remove the purified data set of an earlier run, a folder or a file."""
     for path in (out / DATA, *out.glob(f"{DATA}.*")):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def remove_partial(out: Path) -> None:
-    """Remove what a killed run was writing."""
+    """Remove the unfinished files of a killed run."""
     for path in out.glob("*.partial"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""One run at a time in a folder: a lock file with the process and host that hold it."""
+"""The lock file of a run folder, so that only one process at a time writes to it."""
 
 import json
 import os
@@ -13,30 +13,30 @@ LOCK = "run.lock"
 
 
 class LockedError(OSError):
-    """Another process writes to the folder."""
+    """Another process is writing to the folder."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; an error if another process holds it.
 
-    The lock of a process that no longer runs on this host is removed. That of another host cannot
-    be checked, and counts.
+    The lock of a process that no longer runs on this host is removed. A process on another host
+    cannot be checked, so its lock is always respected.
     """
     path = folder / LOCK
-    own = json.dumps(_this_process())
-    while not _created(path, own):
+    content = json.dumps(_this_process())
+    while not _created(path, content):
         _remove_if_stale(path, folder)
     try:
         yield
     finally:
         with suppress(OSError):
-            if path.read_text(encoding="utf-8") == own:
+            if path.read_text(encoding="utf-8") == content:
                 path.unlink()
 
 
 def _created(path: Path, text: str) -> bool:
-    """Whether the lock could be made: it appears with its content, or not at all."""
+    """Whether the lock could be created; it appears with its content, or not at all."""
     draft = path.with_name(f"{path.name}.{uuid4().hex}.partial")
     draft.write_text(text, encoding="utf-8")
     try:
@@ -92,12 +92,12 @@ def _runs(holder: dict[str, Any]) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # of another user
-    return _start_time(pid) == holder.get("started")  # the number may have gone to another process
+        return True  # it belongs to another user
+    return _start_time(pid) == holder.get("started")  # the process id may have been reused
 
 
 def _start_time(pid: int) -> str | None:
-    """When a process was started, in ticks since boot; None where the system does not say."""
+    """When a process was started, in ticks since boot; None if the system does not provide it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except (OSError, IndexError):

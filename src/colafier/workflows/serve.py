@@ -1,4 +1,4 @@
-"""What a stored model is for: predict new rows, check new labels, export."""
+"""Uses of a stored model: predict new rows, check their labels, and export it to ONNX."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -23,13 +23,13 @@ from colafier.workflows.model_store import StoredModel, load
 from colafier.workflows.model_store.onnx_export import export_onnx
 from colafier.workflows.run_dir import is_run
 
-MIN_LABELS = 100  # below, the share of wrong labels is not estimated
-CHECKED_ROWS = 64
+MIN_LABELS = 100  # with fewer, the share of wrong labels is not estimated
+CHECKED_ROWS = 64  # on which an export is compared with torch
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of new rows, where they are not to be predicted."""
+    """Columns of new rows; None: detected."""
 
     image: str | None = None
     text: str | None = None
@@ -46,14 +46,14 @@ def predict(
     cache: bool = True,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Classes of new rows, one line per row in input order.
+    """Classify new rows; the result has one line per row, in input order.
 
     Args:
-        folder: Of the model.
-        source: The new rows; labels need not be there.
-        columns: Where to find what; None: predicted.
-        cache: Whether embeddings are kept.
-        progress: Whether a terminal shows a bar.
+        folder: Folder of the model.
+        source: The new rows, with or without labels.
+        columns: The columns to use; None: detected.
+        cache: Whether embeddings are stored for later.
+        progress: Whether to show a progress bar in a terminal.
     """
     model = load(folder)
     rows, dataset = _encode(model, folder, source, columns, False, cache, progress)
@@ -76,10 +76,18 @@ def check(
     cache: bool = True,
     progress: bool = True,
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Audit the labels of new rows with a model that never saw them.
+    """Audit the labels of new rows, which the model was not trained on.
+
+    Args:
+        folder: Folder of the model.
+        source: The new rows, with labels.
+        columns: The columns to use; None: detected.
+        cache: Whether embeddings are stored for later.
+        progress: Whether to show a progress bar in a terminal.
 
     Returns:
-        The table of `colafier purify`, and a summary with the estimated share of wrong labels.
+        A label table as from `colafier purify`, and a summary with the estimated share of wrong
+        labels.
     """
     model = load(folder)
     rows, dataset = _encode(model, folder, source, columns, True, cache, progress)
@@ -90,8 +98,8 @@ def check(
     count = int((observed >= 0).sum())
     if count < MIN_LABELS:
         raise ValueError(
-            f"{count} labels of the model's classes are too few to say how many are wrong; "
-            f"a check needs {MIN_LABELS}"
+            f"{count} labels of the model's classes are too few to estimate how many are wrong; "
+            f"a check needs at least {MIN_LABELS}"
         )
     found = posterior(p, Labels(observed))
     groups = torch.tensor(dataset.duplicates())[rows.rows]
@@ -118,9 +126,9 @@ def export(folder: Path, out: Path, source: Path | None = None) -> dict[str, Any
     """Write the model as ONNX, and compare it with torch on real rows.
 
     Args:
-        folder: Of the model.
+        folder: Folder of the model.
         out: File to write.
-        source: Rows to compare on; by default those that the run of this model was made from.
+        source: Rows to compare on; None: the rows of the run that made the model.
     """
     model = load(folder)
     dataset = (
@@ -178,7 +186,7 @@ def _read(model: StoredModel, source: Path, at: Columns, *, labeled: bool) -> Da
         label=at.label,
         missing=at.missing,
     )
-    # labels of one class are enough to be checked, so two are not asked for
+    # a check works with labels of a single class, so two classes are not required here
     dataset = ask(labeled=False)
     return ask(labeled=True) if labeled and not dataset.classes else dataset
 

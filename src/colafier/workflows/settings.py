@@ -1,6 +1,6 @@
-"""The settings of a run: class default, then preset, then command line; the later one wins.
+"""The settings of a research run: class defaults, overridden by a preset, then by options.
 
-A name that does not exist or a value of the wrong type is an error that says what is valid.
+An unknown name or a value of the wrong type is an error, which lists what is valid.
 """
 
 import re
@@ -18,10 +18,10 @@ from colafier.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class Settings(TrainConfig):
-    """All that one research run depends on, so that its record is enough to repeat it."""
+    """Everything that a research run depends on, so that its record is enough to repeat it."""
 
     source: str = "digits"
-    data: str = ""  # folder with the files of the source; digits need none
+    data: str = ""  # folder with the files of the source; digits needs none
     limit: Annotated[int, Range(2)] | None = None  # only the first rows of the training set
     pad_to: Annotated[int, Range(1)] | None = None  # side of the images after padding
     noise: str = "none"
@@ -33,13 +33,13 @@ def resolve(
     hyper: Mapping[str, Any] | None = None,
     base: Settings | None = None,
 ) -> Settings:
-    """Settings from a preset and what was given beside it; neither may name what does not exist.
+    """Settings from a preset and overrides; an unknown name in either is an error.
 
     Args:
         preset: Name of a preset in the package, or a path that ends in `.toml`.
-        overrides: Values of settings that win over the preset.
-        hyper: Hyper-parameters of the method that win over the preset.
-        base: What to start from in place of the class defaults.
+        overrides: Settings that override the preset.
+        hyper: Hyper-parameters of the method that override the preset.
+        base: Settings to start from in place of the class defaults.
     """
     plain, per_method = _split(read_preset(preset)) if preset else ({}, {})
     kinds = get_type_hints(Settings, include_extras=True) | {"net": str}
@@ -47,15 +47,15 @@ def resolve(
     start = {} if base is None else {name: getattr(base, name) for name in kinds}
     values = checked({**start, **plain, **(overrides or {})}, kinds, "setting")
     method = str(values.get("method", Settings.method))
-    own = {name: check(name, table) for name, table in per_method.items()}
-    chosen = {**own.get(method, {}), **check(method, hyper or {})}
+    tables = {name: check(name, table) for name, table in per_method.items()}
+    chosen = {**tables.get(method, {}), **check(method, hyper or {})}
     if base is not None and base.method == method:
         chosen = {**base.hyper, **chosen}
     return Settings(**values, hyper={**_defaults(method, chosen), **chosen})
 
 
 def preset_names() -> list[str]:
-    """Names of the presets that come with the package."""
+    """Names of the presets in the package."""
     folder = resources.files("colafier.workflows") / "presets"
     return sorted(
         f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")
@@ -63,7 +63,7 @@ def preset_names() -> list[str]:
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """The content of a preset of the package, or of a TOML file of one's own."""
+    """Read a preset of the package, or any TOML file."""
     if name.endswith(".toml"):
         if not Path(name).is_file():
             raise FileNotFoundError(f"there is no preset file {name}")
@@ -79,7 +79,7 @@ def read_preset(name: str) -> dict[str, Any]:
 
 
 def read_pairs(pairs: list[str]) -> dict[str, Any]:
-    """Values of `key=value` texts as TOML reads them, else as text; `none` is None."""
+    """Parse `key=value` texts: a value is read as TOML, or else as text; `none` is None."""
     values = {}
     for pair in pairs:
         name, equals, text = (part.strip() for part in pair.partition("="))
@@ -92,7 +92,7 @@ def read_pairs(pairs: list[str]) -> dict[str, Any]:
 def _read_value(text: str) -> Any:
     if text == "none":
         return None
-    if re.fullmatch(r"[+-]?\.\d+", text):  # TOML wants the zero before the point
+    if re.fullmatch(r"[+-]?\.\d+", text):  # TOML requires a zero before the point
         return float(text)
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -108,7 +108,7 @@ def _split(preset: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[st
 
 
 def _defaults(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """What the method's constructor says, apart from what must be chosen."""
+    """Defaults of the method's hyper-parameters; an error if one without default is missing."""
     defaults = {name: default for name, (default, _) in hyper_parameters(method).items()}
     missing = [name for name, value in defaults.items() if value is REQUIRED]
     if missing := [name for name in missing if name not in chosen]:

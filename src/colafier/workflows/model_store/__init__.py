@@ -1,6 +1,6 @@
-"""The deployed classifier on disk: config.json, model.safetensors and a model card.
+"""The trained classifier as a folder: config.json, model.safetensors and a model card.
 
-A model is rebuilt from its net, shape and classes, then takes the stored weights. So nothing is
+A model is rebuilt from its net, shape and classes, and then gets the stored weights. So nothing is
 ever unpickled, and no training row is stored.
 """
 
@@ -34,24 +34,24 @@ from colafier.workflows.model_store.config import (
 __all__ = ["ModelFolderError", "StoredModel", "card", "load", "save"]
 
 MEAN, STD, PREFIX = "normalize.mean", "normalize.std", "classifier."
-FARTHEST = 0.01  # that a rebuilt model's probabilities may be off: bf16 on another device rounds
+FARTHEST = 0.01  # allowed difference of a rebuilt model's probabilities, because bf16 rounds
 
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A classifier with all that is needed to use it and to build it again.
+    """A classifier with everything that is needed to use it and to rebuild it.
 
     Args:
-        classifier: What the method's `deployed()` gave.
-        normalize: That of the training rows.
-        classes: Their names, in the order of the probabilities.
+        classifier: The module from the method's `deployed()`.
+        normalize: The normalization of the training rows.
+        classes: Names of the classes, in the order of the probabilities.
         row_shape: (channels, height, width) of images as bytes, or (features,).
         input: How items become rows: `kind` (image, text, table, vector), and for example
             `embedder`, `size`, or the name of a `file` in the model's folder.
-        method: Its name.
-        hyper: Its hyper-parameters.
+        method: Name of the method.
+        hyper: Hyper-parameters of the method.
         net: Name of the backbone.
-        epochs: Length of the run.
+        epochs: Epochs of the run.
         about: Figures for the card; each a value, or `{"value": ..., "means": "a sentence"}`.
     """
 
@@ -77,11 +77,11 @@ class StoredModel:
         return torch.cat(parts)
 
     def as_rows(self, x: Tensor | npt.NDArray[Any], start: int = 0) -> Tensor:
-        """Bytes or float32 as the classifier was trained on; other values are refused.
+        """Rows as bytes or float32, as the classifier was trained; other values are refused.
 
         Args:
             x: Rows.
-            start: Number of the first one, for the error.
+            start: Number of the first row, for error messages.
         """
         if isinstance(x, np.ndarray) and x.dtype.kind not in "biuf":
             raise TypeError(f"rows must be numbers, not {x.dtype}")
@@ -108,13 +108,13 @@ def save(
     card: str | None = None,
     files: Mapping[str, Callable[[Path], None]] | None = None,
 ) -> None:
-    """Write a model; the folder appears whole or not at all, after a test that it can be loaded.
+    """Write a model, complete or not at all, after a test that it can be loaded.
 
     Args:
         model: The model.
-        folder: Where to; must not exist.
-        card: Text of the model card; None: what `card(model)` gives.
-        files: More files by name; each function gets the path to write to.
+        folder: Folder to write; it must not exist.
+        card: Text of the model card; None: the text of `card(model)`.
+        files: More files by name; each function is called with the path to write to.
     """
     from safetensors.torch import save_file
 
@@ -123,7 +123,7 @@ def save(
         configs.check_file_name(name)
     state = {f"{PREFIX}{name}": value for name, value in model.classifier.state_dict().items()}
     state |= {MEAN: model.normalize.mean, STD: model.normalize.std}
-    # copies, as the format refuses tensors that share memory
+    # copies, because the format refuses tensors that share memory
     state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     if folder.exists():
         raise FileExistsError(f"{folder} exists; remove it, or give another folder")
@@ -139,13 +139,13 @@ def save(
 
 
 def load(folder: Path) -> StoredModel:
-    """Read a model; what comes from outside is checked, and never run."""
+    """Read a model; the files are checked, and nothing in them is executed."""
     config = configs.read(folder)
     tensors = _read_tensors(folder / WEIGHTS)
     normalize = _take_normalize(tensors, config["row_shape"])
     try:
         classifier = _rebuild(config, sum(value.numel() for value in tensors.values()))
-    except Exception as error:  # values from outside can fail in any way
+    except Exception as error:  # values from a file can fail in any way
         raise ModelFolderError(f"{folder / CONFIG} cannot be rebuilt: {error}") from error
     _fill(classifier, tensors, folder / WEIGHTS)
     names = ("classes", "row_shape", "input", "method", "hyper", "net", "epochs", "about")
@@ -153,17 +153,17 @@ def load(folder: Path) -> StoredModel:
 
 
 def _config(model: StoredModel) -> dict[str, Any]:
-    """What config.json holds, as plain JSON values."""
+    """The content of config.json, as plain JSON values."""
     dtypes = {m.dtype for m in model.classifier.modules() if isinstance(m, Backbone)}
     if len(dtypes) > 1:
         raise ModelFolderError(f"the nets differ in dtype: {', '.join(sorted(dtypes))}")
-    own = {"format": FORMAT, "colafier": __version__, "dtype": (*dtypes, "auto")[0]}
+    derived = {"format": FORMAT, "colafier": __version__, "dtype": (*dtypes, "auto")[0]}
     try:
-        own |= architectures.describe(model.classifier)
+        derived |= architectures.describe(model.classifier)
     except ValueError as error:
         raise ModelFolderError(str(error)) from error
-    rest = {name: getattr(model, name) for name in KINDS if name not in own}
-    config: dict[str, Any] = json.loads(to_json(own | rest))
+    rest = {name: getattr(model, name) for name in KINDS if name not in derived}
+    config: dict[str, Any] = json.loads(to_json(derived | rest))
     configs.check(config)
     return {name: config[name] for name in KINDS}
 
@@ -171,12 +171,12 @@ def _config(model: StoredModel) -> dict[str, Any]:
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
-    path.open("rb").close()  # a file that may not be read is not a damaged one
+    path.open("rb").close()  # a file without read permission is not reported as damaged
     try:
         return load_file(path)
     except Exception as error:  # a damaged file can fail in any way
         raise ModelFolderError(
-            f"{path} was not opened: it is damaged, or not of the safetensors format ({error})"
+            f"{path} cannot be read: it is damaged, or not of the safetensors format ({error})"
         ) from error
 
 
@@ -192,32 +192,32 @@ def _take_normalize(tensors: dict[str, Tensor], row_shape: tuple[int, ...]) -> N
 
 
 def _rebuild(config: Mapping[str, Any], stored: int) -> nn.Module:
-    """The classifier with fresh weights; `stored` numbers are there to fill it."""
+    """The classifier with new weights; an error if it needs more than the `stored` numbers."""
     shape, num_classes, members = config["row_shape"], len(config["classes"]), config["members"]
     make_net = net_factory(config["net"], shape, num_classes, config["dtype"])
-    with torch.device("meta"):  # takes no memory, whatever the config says
+    with torch.device("meta"):  # needs no memory, whatever the config says
         needed = members * sum(value.numel() for value in make_net().backbone.parameters())
     if needed > stored:
         net = f"{config['net']} on rows of shape {shape}"
-        raise ModelFolderError(f"{net} has {needed} numbers, only {stored} are stored")
+        raise ModelFolderError(f"{net} has {needed} parameters, only {stored} are stored")
     return architectures.rebuild(config["architecture"], make_net, num_classes, members)
 
 
 def _fill(classifier: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Load the weights after a check of every name, shape, type and value."""
+    """Load the weights, after a check of every name, shape, type and value."""
     found = {name.removeprefix(PREFIX): value for name, value in tensors.items()}
     wanted = classifier.state_dict()
     for name in sorted({*found, *wanted}):
         there, here = (_describe(state.get(name)) for state in (found, wanted))
         if there != here:
             raise ModelFolderError(
-                f"{path} does not fit its {CONFIG}: {name} is {there} there, must be {here}; a "
-                "model must be read with the files and the version that it was written with"
+                f"{path} does not fit its {CONFIG}: {name} is {there}, but must be {here}; load "
+                "a model with the files and the version that it was saved with"
             )
     parameters = {name for name, _ in classifier.named_parameters()}
-    for name, value in found.items():  # a limit of a method's own may be infinite
+    for name, value in found.items():  # a buffer may hold an infinite limit
         if value.isnan().any() or (name in parameters and value.isinf().any()):
-            raise ModelFolderError(f"{path} is of no use: {name} has values that are not finite")
+            raise ModelFolderError(f"{path} is unusable: {name} has values that are not finite")
     classifier.load_state_dict(found)
 
 
@@ -226,15 +226,15 @@ def _describe(value: Tensor | None) -> str:
 
 
 def _check_same(model: StoredModel, again: StoredModel) -> None:
-    """Whether the rebuilt model does what the model does, on a few made-up rows."""
+    """Check that the rebuilt model gives the same probabilities, on a few random rows."""
     noise = torch.randn(4, *model.row_shape, generator=torch.Generator().manual_seed(0))
     x = (noise * 64 + 128).clamp(0, 255).byte()  # (4, c, h, w)
     if len(model.row_shape) == 1:
         x = noise * model.normalize.std.cpu() + model.normalize.mean.cpu()  # (4, d)
     here = replace(model, classifier=copy.deepcopy(model.classifier).cpu())
     apart = (here.predict(x) - again.predict(x)).abs().max()
-    if not apart <= FARTHEST:  # also where it is not a number
+    if not apart <= FARTHEST:  # also true for NaN
         raise ModelFolderError(
             f"{model.method} with net {model.net} cannot be rebuilt: its probabilities differ by "
-            f"{apart:.2g}; check that method, hyper and net are those of the run, or pickle it"
+            f"{apart:.2g}; check that method, hyper and net are those of the run"
         )

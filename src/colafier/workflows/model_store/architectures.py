@@ -1,4 +1,4 @@
-"""The classifiers that can be stored, and rebuilt from their net, shape and classes alone."""
+"""The kinds of classifier that can be stored: rebuilt from net, shape and classes alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,21 +35,21 @@ ARCHITECTURES: dict[str, tuple[tuple[type[nn.Module], ...], Build]] = {
 
 
 def describe(classifier: nn.Module) -> dict[str, Any]:
-    """Name and number of nets of a classifier; an error if it cannot be rebuilt."""
+    """Architecture and number of nets of a classifier; an error if it cannot be rebuilt."""
     for name, (kinds, _) in ARCHITECTURES.items():
         if type(classifier) in kinds:
             members = len(classifier) if isinstance(classifier, Ensemble) else 1
             return {"architecture": name, "members": members}
     raise ValueError(
-        f"a {type(classifier).__name__} cannot be rebuilt from its net's name; let the method's "
-        "`deployed()` give a `colafier.nets.Classifier`, or an `Ensemble` of them"
+        f"a {type(classifier).__name__} cannot be rebuilt from the name of its net; let the "
+        "method's `deployed()` return a `colafier.nets.Classifier`, or an `Ensemble` of them"
     )
 
 
 def unstorable(classifier: nn.Module, net: Any) -> str:
     """Why a classifier cannot be stored; empty if it can."""
     if not isinstance(net, str):
-        return "a net of your own cannot be rebuilt from a name; keep its weights with torch.save"
+        return "a custom net cannot be rebuilt from a name; save its weights with torch.save"
     try:
         describe(classifier)
     except ValueError as error:
@@ -58,7 +58,7 @@ def unstorable(classifier: nn.Module, net: Any) -> str:
 
 
 def rebuild(architecture: str, make_net: MakeNet, num_classes: int, members: int) -> nn.Module:
-    """A fresh classifier of this architecture, in eval mode; the caller's random state stays."""
+    """A new classifier of this architecture, in eval mode; torch's random state is kept."""
     if architecture not in ARCHITECTURES:
         there = ", ".join(ARCHITECTURES)
         raise ValueError(f"no architecture {architecture!r}; there are {there}")

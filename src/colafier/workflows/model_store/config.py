@@ -1,4 +1,4 @@
-"""What config.json of a stored model holds, checked value by value: it may come from anywhere."""
+"""The config.json of a stored model; every value is checked, because the file may be hostile."""
 
 import json
 from math import prod
@@ -25,12 +25,12 @@ KINDS: dict[str, Any] = {
     "input": dict,
     "about": dict,
 }
-MAX_VALUES = 2**24  # of one row: a config from outside must not fill the memory
+MAX_VALUES = 2**24  # in one row: a hostile config must not fill the memory
 MAX_MEMBERS = 100
 
 
 class ModelFolderError(ValueError):
-    """A folder that does not hold a sound model, or a model that cannot be rebuilt from one."""
+    """A folder that does not hold a valid model, or a model that cannot be stored in one."""
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -50,18 +50,18 @@ def read(folder: Path) -> dict[str, Any]:
         raise ModelFolderError(f"{folder / CONFIG}: {error}") from error
     file = config["input"].get("file")
     if file is not None and not (folder / file).is_file():
-        raise FileNotFoundError(f"{folder} is not whole: it has no {file}")
+        raise FileNotFoundError(f"{folder} is incomplete: it has no {file}")
     return config
 
 
 def check(config: Any) -> dict[str, Any]:
-    """The values in their types; what makes no sense is refused."""
+    """The values in their types; invalid ones are refused."""
     if not isinstance(config, dict) or type(config.get("format")) is not int:
         raise ModelFolderError("this is not the config of a stored model: it has no format")
     if config["format"] != FORMAT:
         by = f"colafier {config.get('colafier')} in format {config['format']}"
         raise ModelFolderError(
-            f"written by {by}, but this version reads format {FORMAT}; install the other one"
+            f"written by {by}, but this version reads format {FORMAT}; install that version"
         )
     if missing := [name for name in KINDS if name not in config]:
         raise ModelFolderError(f"{missing[0]} is missing")
@@ -76,7 +76,7 @@ def check(config: Any) -> dict[str, Any]:
     if values["net"] not in NETS:
         raise ModelFolderError(
             f"the net {values['net']!r} is none of {', '.join(NETS)}, so it cannot be rebuilt from "
-            "its name; keep a net of your own with torch.save, or pickle the estimator"
+            "its name; save a custom net with torch.save, or pickle the estimator"
         )
     if type(values["input"].get("kind")) is not str:
         raise ModelFolderError("input must have a kind, such as image or vector")
@@ -86,8 +86,8 @@ def check(config: Any) -> dict[str, Any]:
 
 
 def check_file_name(name: Any) -> None:
-    """Refuse what could lie outside of the folder, or take the place of a model's own file."""
+    """Refuse a name that could lead outside the folder, or replace a file of the model."""
     plain = type(name) is str and name.isprintable() and ":" not in name and name not in ("", "..")
     plain = plain and name == PurePosixPath(name).name == PureWindowsPath(name).name
-    if not plain or name.lower() in {own.lower() for own in (CONFIG, WEIGHTS, CARD)}:
-        raise ModelFolderError(f"a file of a model needs a plain name of its own, not {name!r}")
+    if not plain or name.lower() in {taken.lower() for taken in (CONFIG, WEIGHTS, CARD)}:
+        raise ModelFolderError(f"an extra file of a model needs a plain name, not {name!r}")

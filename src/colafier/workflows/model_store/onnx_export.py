@@ -1,4 +1,4 @@
-"""A stored model as one ONNX file: rows in, probabilities out, normalization inside."""
+"""Export of a stored model to one ONNX file, which maps rows to probabilities."""
 
 import copy
 import json
@@ -19,15 +19,15 @@ from colafier.nets import Backbone, inference
 from colafier.nets.normalize import Normalize
 from colafier.workflows.model_store import StoredModel
 
-OPSET = 18  # what torch writes without conversion, and runtimes since 2023 read
+OPSET = 18  # torch writes it without conversion, and runtimes read it since 2023
 NEEDS = ("onnx", "onnxscript", "onnxruntime")
 MOST_APART = 1e-4
 INPUT, OUTPUT = "rows", "probabilities"
-TRACED = 3  # rows; one would be taken for a fixed size
+TRACED = 3  # rows; with one row, the batch size would be fixed
 
 
 class _Whole(nn.Module):
-    """Rows as stored -> probabilities."""
+    """Classifier with normalization and softmax: maps rows as stored to probabilities."""
 
     def __init__(self, classifier: nn.Module, normalize: Normalize) -> None:
         super().__init__()
@@ -41,22 +41,22 @@ class _Whole(nn.Module):
 
 
 def export_onnx(model: StoredModel, path: Path, check_rows: Tensor) -> dict[str, Any]:
-    """Write the file and check it against torch; a file that differs is not left there.
+    """Write the file and compare it with torch; a file that differs is not kept.
 
-    The graph computes in float32, also where torch would take bf16. The names of the classes are
+    The graph computes in float32, even where torch would use bf16. The names of the classes are
     in its metadata, under `classes`, as JSON.
 
     Args:
         model: The model.
-        path: The file.
+        path: File to write.
         check_rows: Real rows, as `model.predict` takes them.
 
     Returns:
-        What the file expects and how far it is off: `opset`, `input`, `dtype`, `shape`, `output`,
-        `rows_checked`, `max_difference`.
+        What the file expects, and its largest difference to torch: `opset`, `input`, `dtype`,
+        `shape`, `output`, `rows_checked`, `max_difference`.
     """
     if missing := [name for name in NEEDS if util.find_spec(name) is None]:
-        raise ImportError(f"there is no {missing[0]}: pip install 'colafier[onnx]'")
+        raise ImportError(f"{missing[0]} is not installed: pip install 'colafier[onnx]'")
     if len(check_rows) == 0:
         raise ValueError("give rows to check the file with, at least one")
     if tuple(check_rows.shape[1:]) != model.row_shape:
@@ -71,10 +71,10 @@ def export_onnx(model: StoredModel, path: Path, check_rows: Tensor) -> dict[str,
         program.save(str(partial), external_data=False)
         expected = inference.predict(classifier, rows, model.normalize)  # (n, c)
         apart = _difference(partial, rows, expected)
-        if not apart < MOST_APART:  # also where it is not a number
+        if not apart < MOST_APART:  # also true for NaN
             raise RuntimeError(
-                f"the ONNX file is off by {apart:.2g} (at most {MOST_APART} is allowed) and was "
-                "not kept; use the model with colafier, or another version of onnxruntime"
+                f"the ONNX file differs by {apart:.2g} (at most {MOST_APART} is allowed) and was "
+                "not kept; use the model with colafier, or try another version of onnxruntime"
             )
     return {
         "opset": OPSET,
@@ -88,7 +88,7 @@ def export_onnx(model: StoredModel, path: Path, check_rows: Tensor) -> dict[str,
 
 
 def _in_float32(classifier: nn.Module) -> nn.Module:
-    """A copy on the CPU whose backbones do not use bf16, which few runtimes have."""
+    """A copy on the CPU whose backbones do not use bf16, which few runtimes support."""
     classifier = copy.deepcopy(classifier).cpu().eval()
     for part in classifier.modules():
         if isinstance(part, Backbone):
@@ -99,7 +99,7 @@ def _in_float32(classifier: nn.Module) -> nn.Module:
 def _export(module: nn.Module, rows: Tensor) -> Any:
     shapes = ({0: torch.export.Dim("batch")},)
     with torch.no_grad(), _quiet():
-        # strict: else a `len(x)` in a method's classifier would fix the size of a batch
+        # strict, because otherwise a `len(x)` in a classifier would fix the batch size
         program = torch.export.export(module, (rows,), dynamic_shapes=shapes, strict=True)
         return torch.onnx.export(
             program,
@@ -107,13 +107,13 @@ def _export(module: nn.Module, rows: Tensor) -> Any:
             opset_version=OPSET,
             input_names=[INPUT],
             output_names=[OUTPUT],
-            dynamic_shapes=shapes,  # for the name of the axis
+            dynamic_shapes=shapes,  # names the axis
             verbose=False,
         )
 
 
 def _difference(path: Path, rows: Tensor, expected: Tensor) -> float:
-    """How far the file's probabilities are off, for batches of many rows and of one."""
+    """Largest difference of the file's probabilities, for batches of many rows and of one."""
     runtime = import_module("onnxruntime")
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
@@ -127,10 +127,10 @@ def _difference(path: Path, rows: Tensor, expected: Tensor) -> float:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch's exporter says about itself and about packages that are not needed."""
+    """Silence messages of torch's exporter, such as those about packages that are not needed."""
     registration = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = registration.level
-    registration.setLevel(logging.ERROR)  # it misses torchvision
+    registration.setLevel(logging.ERROR)  # it warns about missing torchvision
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
