@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from colafier.audit.label_table import COLUMNS
 from colafier.cli.app import app
 from colafier.methods import available
 
@@ -72,17 +73,19 @@ def test_train_writes_its_files(run: Path) -> None:
     names = {path.name for path in run.iterdir()}
     assert names == {
         "config.json", "noise.json", "metrics.jsonl", "labels.csv", "record.json", "checkpoint.pt",
-        "evidence.json", "report.html",
+        "evidence.json", "report.html", "summary.json", "model",
     }  # fmt: skip
     assert [line["epoch"] for line in lines(run / "metrics.jsonl")] == [0, 1]
 
 
 def test_config_is_what_was_asked_for(run: Path) -> None:
     (config,) = lines(run / "config.json")
-    assert (config["limit"], config["net"], config["flip"]) == (120, "linear", False)
-    assert config["hyper"]["warmup"] == 1
+    asked = config["asked"]
+    assert config["kind"] == "train"
+    assert (asked["limit"], asked["net"], asked["flip"]) == (120, "linear", False)
+    assert asked["hyper"]["warmup"] == 1
     (record,) = lines(run / "record.json")
-    assert record["config"] == config
+    assert record["config"] == config["train"] == asked
     (noise,) = lines(run / "noise.json")
     assert record["noise"] == noise
     assert noise["requested_rate"] == 0.4
@@ -91,12 +94,14 @@ def test_config_is_what_was_asked_for(run: Path) -> None:
 def test_label_table_fits_the_record(run: Path) -> None:
     table = pd.read_csv(run / "labels.csv")
     (record,) = lines(run / "record.json")
-    assert list(table.columns[:5]) == ["row", "original_label", "label", "changed", "label_quality"]
-    assert "lid" in table.columns
+    assert tuple(table.columns) == ("row", "name", *COLUMNS)
     assert list(table["row"]) == list(range(120))
     assert table["label_quality"].between(0, 1).all()
-    assert (table["changed"] == (table["label"] != table["original_label"])).all()
-    assert table["changed"].sum() == record["labels_changed"]
+    changed = table["label"] != table["original_label"]
+    assert changed.tolist() == table["action"].eq("relabel").tolist()
+    assert changed.sum() == record["audit"]["labels_changed"]
+    by_the_method = table["method_label"] != table["original_label"]
+    assert by_the_method.sum() == record["labels_changed"]
 
 
 def test_existing_folder_is_refused_and_replaced_only_if_asked(run: Path) -> None:
@@ -152,14 +157,14 @@ def test_ctrl_c_says_how_to_resume_and_resume_finishes(tmp_path: Path) -> None:
         (("--noise", "gaussian:0.4"), "cifar10n:KEY:PATH"),
         (("--method", "colafer"), "did you mean colafier"),
         (("--source", "cifar10"), "--data FOLDER"),
-        (("--source", "cifar10", "--data", "outlier"), "outlier"),
+        (("--source", "cifar10", "--data", "nowhere"), "nowhere"),
         (("--preset", "cifar100"), "cifar10, cifar10n, digits"),
         (("--log", "paper"), "tensorboard, wandb, mlflow"),
-        (("--resume",), "no run to resume"),
+        (("--resume",), "there is no run in"),
         (("--resume", "--overwrite"), "not both"),
         (("--net", "resnet9"), "no net 'resnet9'; there are resnet8"),
         (("--dtype", "fp16"), "auto, float32, bf16"),
-        (("--lr", "-1"), "lr must be at least 0"),
+        (("--lr", "-1"), "lr must be a number (at least 0), not -1"),
         (("--batch-size", "3", "--devices", "2"), "batch_size of at least 4"),
     ],
 )
@@ -198,12 +203,40 @@ def test_a_file_in_the_way_is_explained(tmp_path: Path) -> None:
     assert said.startswith("error: ")
 
 
-def test_a_damaged_checkpoint_is_explained(run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
+def unfinished(run: Path, out: Path) -> Path:
+    """A copy of a run, as if it had been stopped before its results were written."""
     shutil.copytree(run, out)
+    (out / "summary.json").unlink()
+    return out
+
+
+def test_a_damaged_checkpoint_is_explained(run: Path, tmp_path: Path) -> None:
+    out = unfinished(run, tmp_path / "run")
     (out / "checkpoint.pt").write_bytes(b"half")
     said = colafier("train", "--resume", "--out", str(out), code=2)
     assert "checkpoint.pt is damaged" in said
+
+
+def test_a_finished_run_is_not_resumed(run: Path) -> None:
+    before = (run / "record.json").read_text()
+    said = colafier("train", "--resume", "--out", str(run), code=2)
+    assert said == f"error: the run in {run} is finished: there is nothing to resume\n"
+    assert (run / "record.json").read_text() == before
+
+
+def test_data_that_was_changed_is_not_resumed(run: Path, tmp_path: Path) -> None:
+    out = unfinished(run, tmp_path / "run")
+    (config,) = lines(out / "config.json")
+    (out / "config.json").write_text(json.dumps(config | {"fingerprint": "1234"}))
+    said = colafier("train", "--resume", "--out", str(out), code=2)
+    assert said.startswith(f"error: the data was changed after the run in {out} was started")
+    assert "--overwrite" in said
+
+
+def test_a_run_of_purify_is_not_resumed_by_train(run: Path, tmp_path: Path) -> None:
+    out = unfinished(run, tmp_path / "run")
+    said = colafier("purify", "--resume", str(out), code=2)
+    assert "was made by colafier train, not by purify" in said
 
 
 def test_a_method_is_explained() -> None:
