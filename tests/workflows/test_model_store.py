@@ -376,9 +376,9 @@ HEAD = "classifier.head.weight"
     [
         (lambda t: t[HEAD].fill_(torch.nan), "head.weight has values that are not finite"),
         (lambda t: t[HEAD].fill_(torch.inf), "head.weight has values that are not finite"),
-        (lambda t: t.pop(HEAD), "head.weight is missing there"),
-        (lambda t: t.update({HEAD: t[HEAD][:2]}), r"torch.float32 \(2, 256\) there"),
-        (lambda t: t.update({HEAD: t[HEAD].half()}), r"torch.float16 \(3, 256\) there"),
+        (lambda t: t.pop(HEAD), "head.weight is missing, but"),
+        (lambda t: t.update({HEAD: t[HEAD][:2]}), r"torch.float32 \(2, 256\), but"),
+        (lambda t: t.update({HEAD: t[HEAD].half()}), r"torch.float16 \(3, 256\), but"),
         (lambda t: t.update({"rows": torch.ones(N)}), "rows is .*, but must be missing"),
         (lambda t: t.pop("normalize.mean"), "do not fit rows"),
         (lambda t: t["normalize.std"].zero_(), "above 0"),
