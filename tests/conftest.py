@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -40,17 +41,19 @@ def need() -> Callable[[str], None]:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """By default `purify` trains its out-of-fold heads shortly, and embeddings have a new cache.
+    """Runs train their out-of-fold heads shortly by default, and embeddings have a new cache.
 
     For tests of files, options and messages. Tests of results use the defaults of the package.
     """
+    from colafier.audit.config import AuditConfig
     from colafier.audit.pipeline import configure
-    from colafier.workflows import purify
+    from colafier.workflows import experiment, purify
 
     def short(shape: Any, n: int, train: Any = None, audit: Any = None) -> Any:
         return configure(shape, n, train, {"head_min_steps": 20, **(audit or {})})
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:  # the two places where the defaults come in
         patch.setattr(purify, "configure", short)
+        patch.setattr(experiment, "AuditConfig", partial(AuditConfig, head_min_steps=20))
         patch.setenv("COLAFIER_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield

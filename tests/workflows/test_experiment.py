@@ -14,6 +14,8 @@ from colafier.audit.label_table import COLUMNS
 from colafier.workflows.experiment import Task, prepare, settings_of, train
 from colafier.workflows.run_dir import RunConfig, write_config
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 FILES = {
     "config.json", "noise.json", "metrics.jsonl", "labels.csv", "record.json", "checkpoint.pt",
     "evidence.json", "report.html", "summary.json", "model",

@@ -34,6 +34,8 @@ from colafier.workflows.model_store import (
 )
 from colafier.workflows.model_store.onnx_export import NEEDS, export_onnx
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 N = 97  # rows; no layer has this size
 CLASSES = ("cat", "dog", "ocelot")
 SHAPES = {"vector": (6,), "image": (1, 8, 8)}
@@ -438,7 +440,6 @@ def onnx_or_skip() -> None:
 @pytest.mark.parametrize(
     ("method", "kind", "net"),
     [
-        ("ce", "vector", "linear"),
         ("colafier", "vector", "mlp"),
         ("colafier", "image", "resnet8"),
         ("lid_dis", "vector", "mlp"),

@@ -29,7 +29,7 @@ def summary_of(out: Path) -> dict[str, Any]:
 def noisy_digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, np.ndarray]:
     folder = tmp_path_factory.mktemp("digits")
     truth, observed = digits(folder / "digits.npz", 300, 0.3)
-    options = {"method": "colafier", "epochs": 12, "write": "npz"}
+    options = {"method": "colafier", "epochs": 8, "write": "npz"}
     quickly(folder / "digits.npz", folder / "out", **options)
     return folder / "out", truth, observed
 
@@ -58,7 +58,7 @@ def test_archive_is_written_back_in_its_own_types(noisy_digits: Any) -> None:
 
 def test_clean_labels_stay(tmp_path: Path) -> None:
     digits(tmp_path / "clean.npz", 300, 0.0)
-    quickly(tmp_path / "clean.npz", tmp_path / "out", method="colafier", epochs=12)
+    quickly(tmp_path / "clean.npz", tmp_path / "out", method="colafier", epochs=8)
     lines = read_labels(tmp_path / "out")
     assert (lines["label"] == lines["original_label"]).mean() > 0.97
     assert summary_of(tmp_path / "out")["estimated_noise_rate"] < 0.06

@@ -20,6 +20,8 @@ from colafier.workflows import apply, model_store
 from colafier.workflows.experiment import prepare, settings_of
 from colafier.workflows.model_store.onnx_export import NEEDS
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 N = 200
 WORDS = (
     "train", "--preset", "digits", "--limit", str(N), "--net", "linear", "--epochs", "4",
