@@ -72,7 +72,7 @@ def markdown(lines: Sequence[dict[str, Any]]) -> str:
     for method in dict.fromkeys(line["method"] for line in lines):
         own = [line for line in lines if line["method"] == method]
         means = [_mean([line[name] for line in own]) for name in SHOWN]
-        mark = " (told the rate)" if methods.find(method).needs_noise_rate else ""
+        mark = " (knows the rate)" if methods.find(method).needs_noise_rate else ""
         rows.append((means[0] or 0.0, [f"`{method}`{mark}", *map(_shown, means)]))
     head = ["method", *SHOWN.values()]
     cells = [head, ["---"] * len(head), *(row for _, row in sorted(rows, reverse=True))]

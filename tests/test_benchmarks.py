@@ -69,7 +69,7 @@ def test_methods_prints_a_table(
     ]
     assert "last epoch" in head
     assert sum("`ce` |" in row for row in (first, second)) == 1
-    assert sum("`jocor` (told the rate)" in row for row in (first, second)) == 1
+    assert sum("`jocor` (knows the rate)" in row for row in (first, second)) == 1
 
 
 def test_detectors_print_a_table(

@@ -175,11 +175,12 @@ def predict(
     The CSV file has one line per row, in input order: predicted_label, confidence, and the problem
     of a row that could not be read.
     """
+    from colafier.ingest.column_roles import ReadOptions
     from colafier.workflows import serve
 
     with mistakes_explained(), interruptible("nothing was written"):
         _free(out, overwrite, new)
-        columns = serve.Columns(image, text, tuple(features) if features else None)
+        columns = ReadOptions(image, text, tuple(features) if features else None)
         lines = serve.predict(model, new, columns, cache=not no_cache)
         _save(lines, out)
     _say(f"The predictions for {len(lines):,} rows are in {out}.")
@@ -216,12 +217,13 @@ def check(
     Nothing is trained. The share of wrong labels is estimated, as purify does. The check also
     fails if too many rows have a class that the model does not know.
     """
+    from colafier.ingest.column_roles import ReadOptions
     from colafier.workflows import serve
 
     with mistakes_explained(), interruptible("nothing was written"):
         if out is not None:
             _free(out, overwrite, new)
-        columns = serve.Columns(
+        columns = ReadOptions(
             image, text, tuple(features) if features else None, label, ("", *(missing or ()))
         )
         lines, summary = serve.check(model, new, columns, cache=not no_cache)

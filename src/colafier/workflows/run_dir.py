@@ -5,7 +5,7 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -95,7 +95,7 @@ def check(out: Path, *, resume: bool, overwrite: bool) -> None:
         if (out / SUMMARY).exists():
             raise FileExistsError(f"the run in {out} is finished: there is nothing to resume")
         return
-    if not out.exists() or not any(path.name != LOCK for path in out.iterdir()):
+    if not out.exists() or not any(not path.name.startswith(LOCK) for path in out.iterdir()):
         return
     if not overwrite:
         raise FileExistsError(
@@ -169,34 +169,37 @@ def claimed(
     """
     check(out, resume=resume, overwrite=overwrite)
     older = is_run(out)
-    made = not out.exists()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = locked(out)
-        lock.__enter__()
-    except PermissionError as error:
-        raise PermissionError(f"{out} cannot be written to; choose another folder") from error
     claim = Claim(out, config, resume)
-    try:
+    with ExitStack() as stack:
+        if not out.exists():
+            stack.callback(_remove_unused, claim)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(out))
+        except PermissionError as error:
+            raise PermissionError(f"{out} cannot be written to; choose another folder") from error
         check(out, resume=resume, overwrite=overwrite)  # nobody else has written since
         if resume:
             check_resume(out, config)
-        if not older:
-            write_config(out, config)
-        yield claim
-    except Exception as error:
-        if not claim.started and not older:
-            for name in (CONFIG, encode.PIXELS):
-                (out / name).unlink(missing_ok=True)
-        if claim.started and isinstance(error, OSError):  # such as a full disk
-            advice = again or config.resume_command.replace("OUT", str(out))
-            raise OSError(f"{error}; when this is fixed, continue with: {advice}") from error
-        raise
-    finally:
-        lock.__exit__(None, None, None)
-        if made and not claim.started:
-            with suppress(OSError):  # the folder is not empty
-                out.rmdir()
+        try:
+            if not older:
+                write_config(out, config)
+            yield claim
+        except Exception as error:
+            if not claim.started and not older:
+                for name in (CONFIG, encode.PIXELS):
+                    (out / name).unlink(missing_ok=True)
+            if claim.started and isinstance(error, OSError):  # such as a full disk
+                advice = again or config.resume_command.replace("OUT", str(out))
+                raise OSError(f"{error}; when this is fixed, continue with: {advice}") from error
+            raise
+
+
+def _remove_unused(claim: Claim) -> None:
+    """Remove a new folder in which no run was started."""
+    if not claim.started:
+        with suppress(OSError):  # the folder is not empty
+            claim.out.rmdir()
 
 
 def clear(out: Path) -> None:

@@ -37,7 +37,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _created(path: Path, text: str) -> bool:
     """Whether the lock could be created; it appears with its content, or not at all."""
-    draft = path.with_name(f"{path.name}.{uuid4().hex}.partial")
+    draft = path.with_name(f"{path.name}.{uuid4().hex}")
     draft.write_text(text, encoding="utf-8")
     try:
         os.link(draft, path)
@@ -60,7 +60,7 @@ def _remove_if_stale(path: Path, folder: Path) -> None:
             f"{holder.get('host', 'an unknown host')}); wait for it or choose another folder, or "
             f"remove {path} if that run is gone"
         )
-    aside = path.with_name(f"{path.name}.{uuid4().hex}.partial")
+    aside = path.with_name(f"{path.name}.{uuid4().hex}")
     with suppress(FileNotFoundError):  # another process was faster
         os.rename(path, aside)
         if aside.read_text(encoding="utf-8") != text:  # a new lock took the stale one's place

@@ -1,6 +1,5 @@
 """Uses of a stored model: predict new rows, check their labels, and export it to ONNX."""
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from colafier.audit.noise_model import posterior
 from colafier.audit.policy import EXCLUDE, decide
 from colafier.embed import encode
 from colafier.embed.encode import EncodedData
+from colafier.ingest.column_roles import ReadOptions
 from colafier.ingest.labels import class_numbers
 from colafier.ingest.read import Dataset, read
 from colafier.methods.contract import Labels
@@ -27,21 +27,10 @@ MIN_LABELS = 100  # with fewer, the share of wrong labels is not estimated
 CHECKED_ROWS = 64  # on which an export is compared with torch
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Columns of new rows; None: detected."""
-
-    image: str | None = None
-    text: str | None = None
-    features: tuple[str, ...] | None = None
-    label: str | None = None
-    missing: tuple[str, ...] = ("",)
-
-
 def predict(
     folder: Path,
     source: Path,
-    columns: Columns | None = None,
+    columns: ReadOptions | None = None,
     *,
     cache: bool = True,
     progress: bool = True,
@@ -71,7 +60,7 @@ def predict(
 def check(
     folder: Path,
     source: Path,
-    columns: Columns | None = None,
+    columns: ReadOptions | None = None,
     *,
     cache: bool = True,
     progress: bool = True,
@@ -134,7 +123,7 @@ def export(folder: Path, out: Path, source: Path | None = None) -> dict[str, Any
     dataset = (
         _rows_of_the_run(folder)
         if source is None
-        else _read(model, source, Columns(), labeled=False)
+        else _read(model, source, ReadOptions(), labeled=False)
     )
     rows = encode.encode_again(
         dataset.head(CHECKED_ROWS),
@@ -162,18 +151,18 @@ def _encode(
     model: StoredModel,
     folder: Path,
     source: Path,
-    columns: Columns | None,
+    columns: ReadOptions | None,
     labeled: bool,
     cache: bool,
     progress: bool,
 ) -> tuple[EncodedData, Dataset]:
-    dataset = _read(model, source, columns or Columns(), labeled=labeled)
+    dataset = _read(model, source, columns or ReadOptions(), labeled=labeled)
     kept = embed.default_folder() if cache else None
     rows = encode.encode_again(dataset, model.input, folder, cache=kept, progress=progress)
     return rows, dataset
 
 
-def _read(model: StoredModel, source: Path, at: Columns, *, labeled: bool) -> Dataset:
+def _read(model: StoredModel, source: Path, at: ReadOptions, *, labeled: bool) -> Dataset:
     features = at.features
     if features is None and at.image is None and at.text is None and _is_table(source):
         features = model.input.get("columns")
