@@ -111,9 +111,7 @@ def run(need: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory) -
         colors, len(frame)
     )  # says nothing about the class
     frame.to_csv(folder / "fruit.csv", index=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("colafier.audit.out_of_fold.MIN_STEPS", 200)
-        quickly(folder / "fruit.csv", folder / "out", method="colafier", epochs=12)
+    quickly(folder / "fruit.csv", folder / "out", method="colafier", epochs=12)
     return folder / "out"
 
 
