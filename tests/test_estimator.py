@@ -21,7 +21,6 @@ from colafier import ColafierClassifier, NoisyLabelClassifier, estimator
 from colafier.audit.label_table import COLUMNS
 from colafier.audit.pipeline import configure
 from colafier.ingest.arrays import ImageLayout
-from colafier.ingest.labels import EncodedLabels
 from colafier.methods import available
 
 Array = NDArray[Any]
@@ -188,30 +187,6 @@ def test_rows_without_a_label(missing: Any, dtype: Any, clouds: Noisy) -> None:
     assert not model.issues_["is_label_issue"][:5].any()
     assert set(model.issues_["predicted_label"][:5]) == {"cat"}
     assert model.issues_["original_label"][:5].isna().all()
-
-
-@pytest.mark.parametrize(
-    ("y", "missing", "classes"),
-    [
-        ([0, 1, -1], -1, [0, 1]),
-        ([0.0, 1.0, np.nan], np.nan, [0.0, 1.0]),
-        (pd.Series(["a", "b", None]), None, ["a", "b"]),
-        (pd.Series([3, 4, None], dtype="Int64"), None, [3, 4]),
-        ([False, True, None], None, [False, True]),
-    ],
-)
-def test_missing_among_labels_of_any_type(y: Any, missing: Any, classes: list[Any]) -> None:
-    found = EncodedLabels.of(y, missing)
-    assert found.classes.tolist() == classes
-    assert found.numbers.tolist() == [0, 1, -1]
-    written = found.written(torch.tensor([1, 1, -1])).tolist()
-    assert written[:2] == [classes[1]] * 2
-    assert written[2] == -1 if missing == -1 else pd.isna(written[2])
-
-
-def test_only_the_given_value_means_missing() -> None:
-    assert EncodedLabels.of(["a", "b", ""], -1).numbers.tolist() == [1, 2, 0]
-    assert EncodedLabels.of([0, 1, -1]).numbers.tolist() == [1, 2, 0]
 
 
 @pytest.mark.usefixtures("few_steps")
