@@ -1,4 +1,5 @@
 import copy
+import math
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from colafier.nets import (
     net_factory,
 )
 from colafier.nets.dtype import backbone_dtype
+from colafier.nets.normalize import Normalize, input_statistics
 from colafier.nets.resnet import RESNETS
 
 CPU = torch.device("cpu")
@@ -171,6 +173,48 @@ def test_bf16_is_close_and_features_are_float32(name: str) -> None:
         outputs.append(logits.detach())
     apart = (outputs[0] - outputs[1]).norm() / outputs[0].norm()
     assert 0 < apart < 0.05
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_kaiming_fan_out_has_the_variance_of_the_formula(own: bool) -> None:
+    net = nn.Conv2d(3, 128, 3, stride=2) if own else "resnet18"
+    torch.manual_seed(0)
+    made = net_factory(net, (3, 32, 32), 10, init="kaiming-fan-out")()
+    for layer in made.modules():
+        if isinstance(layer, nn.Conv2d):
+            outputs, _, height, width = layer.weight.shape
+            expected = math.sqrt(2 / (outputs * height * width))
+            assert layer.weight.std().item() == pytest.approx(expected, rel=0.1)
+            assert layer.weight.abs().max() > 2 * expected  # a uniform one ends at 1.7 deviations
+        elif isinstance(layer, nn.BatchNorm2d):
+            assert (layer.weight == 1).all()
+            assert (layer.bias == 0).all()
+
+
+def test_init_leaves_the_head_and_given_weights_as_they_are() -> None:
+    made = []
+    for init in ("torch", "kaiming-fan-out"):
+        torch.manual_seed(0)
+        conv = nn.Conv2d(1, 4, 3)
+        net = net_factory(lambda conv=conv: conv, (1, 8, 8), 4, init=init)()
+        made.append((net.backbone.module.weight.clone(), net.head.weight.clone()))
+    assert all(torch.equal(first, second) for first, second in zip(*made, strict=True))
+    with pytest.raises(ValueError, match="kaiming-fan-out"):
+        net_factory("resnet8", (3, 8, 8), 4, init="xavier")
+
+
+def test_input_statistics() -> None:
+    x = torch.randint(0, 256, (20, 3, 8, 8), dtype=torch.uint8)
+    fitted = input_statistics("fitted", x)
+    assert torch.equal(fitted.mean, Normalize.fit(x).mean)
+    theirs = input_statistics("cifar10-authors", x)
+    assert theirs.mean.tolist() == pytest.approx([0.4914, 0.4822, 0.4465])
+    assert theirs.std.tolist() == pytest.approx([0.2023, 0.1994, 0.2010])
+    for wrong in (x[:, :1], x.flatten(1)):
+        with pytest.raises(ValueError, match="three channels"):
+            input_statistics("cifar10-authors", wrong)
+    with pytest.raises(ValueError, match="fitted"):
+        input_statistics("imagenet", x)
 
 
 def test_precisions() -> None:

@@ -22,6 +22,27 @@ def test_a_record_has_plain_values() -> None:
     assert TrainConfig(net="mlp").net_name == "mlp"
 
 
+AUTHORS = {"init": "kaiming-fan-out", "input_statistics": "cifar10-authors", "dtype": "float32"}
+
+
+def test_what_is_left_open_is_settled_by_the_method() -> None:
+    ours = TrainConfig().settled({}, (3, 32, 32))
+    assert (ours.init, ours.input_statistics, ours.dtype) == ("torch", "fitted", "auto")
+    theirs = TrainConfig().settled(AUTHORS, (3, 32, 32))
+    assert {name: getattr(theirs, name) for name in AUTHORS} == AUTHORS
+    assert theirs.settled({}, (3, 32, 32)) == theirs
+
+
+def test_what_is_given_stays() -> None:
+    given = TrainConfig(init="torch", input_statistics="fitted", dtype="bf16")
+    assert given.settled(AUTHORS, (3, 32, 32)) == given
+
+
+def test_statistics_of_cifar10_are_for_such_images() -> None:
+    digits = TrainConfig().settled(AUTHORS, (1, 8, 8))
+    assert (digits.input_statistics, digits.init) == ("fitted", "kaiming-fan-out")
+
+
 def test_a_net_of_the_users_own_is_named_after_its_function() -> None:
     def my_net() -> nn.Module:
         return nn.Linear(2, 2)

@@ -159,7 +159,28 @@ def test_limit_is_for_own_rows_too(vectors: Source) -> None:
 
 def test_record_says_what_open_choices_came_to(vectors: Source) -> None:
     settings = resolve(overrides={**QUICK, "dtype": "bf16"})
-    assert run(settings, vectors, progress=False).record["resolved"] == {"dtype": "bfloat16"}
+    resolved = run(settings, vectors, progress=False).record["resolved"]
+    assert resolved == {"dtype": "bfloat16", "init": "torch", "input_statistics": "fitted"}
+
+
+def test_a_variant_brings_its_net_and_run_settings() -> None:
+    x = torch.randint(0, 256, (24, 3, 32, 32), dtype=torch.uint8)
+    source = arrays(x.numpy(), [0, 1] * 12)
+    quick = {"method": "colafier", "net": "convnet", "epochs": 1, "batch_size": 8}
+    for variant in ("paper", "authors"):
+        result = run(resolve(overrides=quick, hyper={"variant": variant}), source, progress=False)
+        found = result.record["resolved"]
+        assert (found["init"], found["dtype"]) == ("kaiming-fan-out", "float32")
+        assert found["input_statistics"] == "cifar10-authors"
+        assert result.normalize.std.tolist() == pytest.approx([0.2023, 0.1994, 0.2010])
+    given = {**quick, "input_statistics": "fitted"}
+    result = run(resolve(overrides=given, hyper={"variant": "authors"}), source, progress=False)
+    assert result.record["resolved"]["input_statistics"] == "fitted"
+
+
+def test_statistics_that_do_not_fit_are_refused_before_the_run(vectors: Source) -> None:
+    with pytest.raises(ValueError, match="three channels"):
+        prepare(resolve(overrides={**QUICK, "input_statistics": "cifar10-authors"}), vectors)
 
 
 def test_overwrite_removes_the_files_of_the_run_only(vectors: Source, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from colafier.methods import build
 from colafier.workflows.settings import (
     Settings,
     preset_names,
@@ -48,6 +49,18 @@ def test_preset_says_purpose_launch_line_and_time(name: str) -> None:
     assert f"colafier train --preset {name}" in head[1]
 
 
+@pytest.mark.parametrize("name", ["cifar10", "cifar10n"])
+@pytest.mark.parametrize("variant", ["adaptive", "paper", "authors"])
+def test_cifar_presets_have_the_settings_of_the_paper(name: str, variant: str) -> None:
+    chosen = {} if variant == "adaptive" else {"variant": variant}
+    settings = resolve(name, hyper=chosen)
+    assert (settings.epochs, settings.batch_size, settings.lr) == (200, 128, 0.001)
+    assert (settings.weight_decay, settings.lr_floor, settings.net) == (0.001, 1.0, "resnet34")
+    assert settings.hyper["variant"] == variant
+    config = build("colafier", **settings.hyper).config
+    assert (config.warmup_epochs(200), config.ramp_epochs(200)) == (15, 30)
+
+
 def test_later_wins(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text('epochs = 7\nnet = "mlp"\n[colafier]\nwarmup = 2\nramp = 3\n[ce]\n')
@@ -76,6 +89,8 @@ def test_hyper_parameters_are_complete() -> None:
         ({"limit": 0}, {}, "limit must be .*at least 2"),
         ({"lr_floor": 1.5}, {}, "lr_floor must be .*0 to 1.*, not 1.5"),
         ({"epochs": 0}, {}, "epochs must be .*at least 1"),
+        ({"init": "zeros"}, {}, "init must be .*kaiming-fan-out"),
+        ({"input_statistics": "imagenet"}, {}, "input_statistics must be .*cifar10-authors"),
         ({"batch_size": 7, "devices": 4}, {}, "at least 8"),
         ({"hyper": {}}, {}, "no setting 'hyper'"),
         ({}, {"warm": 3}, r"no hyper-parameter of colafier 'warm'; there are .*warmup"),

@@ -18,7 +18,7 @@ from colafier.audit.trained import Trained
 from colafier.methods import build, find
 from colafier.methods.contract import Labels, MakeNet, Method
 from colafier.nets import inference, net_factory
-from colafier.nets.normalize import Normalize
+from colafier.nets.normalize import Normalize, input_statistics
 from colafier.training.config import TrainConfig
 from colafier.training.distributed import Processes
 from colafier.training.loggers import Logger
@@ -103,6 +103,7 @@ def train_method(
         loggers: Get the figures of each epoch as well.
     """
     method = build(config.method, **config.hyper)
+    config = config.settled(method.run_defaults, tuple(x.shape[1:]))
     rows = TrainingSet(
         x,
         labels,
@@ -111,8 +112,9 @@ def train_method(
         batch_size=config.batch_size,
         seed=config.seed,
         flip=config.flip,
+        normalize=input_statistics(config.input_statistics, x),
     )
-    make_net = net_factory(config.net, rows.row_shape, num_classes, config.dtype)
+    make_net = net_factory(config.net, rows.row_shape, num_classes, config.dtype, config.init)
     history = fit(
         method,
         rows,

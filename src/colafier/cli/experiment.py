@@ -136,6 +136,22 @@ def train(
             show_default=_or_preset("dtype"),
         ),
     ] = None,
+    init: Annotated[
+        str | None,
+        typer.Option(
+            help="How new weights start: auto, torch or kaiming-fan-out; auto is torch, unless the "
+            "method chooses.",
+            show_default=_or_preset("init"),
+        ),
+    ] = None,
+    input_statistics: Annotated[
+        str | None,
+        typer.Option(
+            help="Normalization of the inputs: auto, fitted or cifar10-authors; auto is fitted, "
+            "unless the method chooses.",
+            show_default=_or_preset("input_statistics"),
+        ),
+    ] = None,
     log: Annotated[
         list[str] | None,
         typer.Option(
@@ -174,8 +190,9 @@ def train(
 
     overrides = given_options(
         source=source, data=data, limit=limit, pad_to=pad_to, noise=noise, method=method, net=net,
-        dtype=dtype, epochs=epochs, batch_size=batch_size, lr=lr, lr_floor=lr_floor,
-        weight_decay=weight_decay, flip=flip, seed=seed, devices=devices,
+        dtype=dtype, init=init, input_statistics=input_statistics, epochs=epochs,
+        batch_size=batch_size, lr=lr, lr_floor=lr_floor, weight_decay=weight_decay, flip=flip,
+        seed=seed, devices=devices,
     )  # fmt: skip
     with mistakes_explained():
         if resume and overwrite:

@@ -119,6 +119,10 @@ ADAPTIVE = CoLafierConfig(
 )
 VARIANTS = {"adaptive": ADAPTIVE, "authors": AUTHORS, "paper": PAPER}
 Variant = Literal["adaptive", "authors", "paper"]
+# What a variant chooses where a run leaves it open: how new weights start, the normalization of
+# inputs, and the number type. The paper is silent here, so both follow the authors' code.
+PUBLISHED = {"init": "kaiming-fan-out", "input_statistics": "cifar10-authors", "dtype": "float32"}
+RUN_DEFAULTS: dict[str, dict[str, str]] = {"adaptive": {}, "authors": PUBLISHED, "paper": PUBLISHED}
 
 
 def choose(variant: Variant = "adaptive", **single: Any) -> CoLafierConfig:

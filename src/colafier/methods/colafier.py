@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from colafier.core.config import choose, with_choices
+from colafier.core.config import RUN_DEFAULTS, choose, with_choices
 from colafier.core.safeguards import Safeguards, no_streak
 from colafier.core.step import RowExchange, Step, colafier_step, observed_scores
 from colafier.core.subnets import LidDis, LidGen
@@ -68,6 +68,7 @@ class CoLafier(Method):
     def __init__(self, **choices: Any) -> None:
         super().__init__()
         self.config = choose(**choices)
+        self.run_defaults = RUN_DEFAULTS[choices.get("variant", "adaptive")]
         self.views = self.config.views
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:

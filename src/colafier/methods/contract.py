@@ -3,8 +3,9 @@
 Nothing here gives a method the true labels: only `colafier.training.metrics` has them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -216,6 +217,8 @@ class Method(nn.Module):
     can_warm_start: ClassVar[bool] = True  # whether a finished run can be trained further
     features_defaults: ClassVar[dict[str, Any]] = {}  # hyper-parameters for features of a net
 
+    # what the method chooses where a run leaves `init`, `input_statistics` or `dtype` open
+    run_defaults: Mapping[str, str] = MappingProxyType({})
     views: tuple[str, ...] = ("weak",)  # augmentations of each row: weak, strong or plain
     net: Any  # the classifier, which `setup` makes
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from colafier.nets.classifier import Backbone, Classifier
 from colafier.nets.dtype import check_dtype
+from colafier.nets.initialization import check_init, initialize
 from colafier.nets.resnet import RESNETS, resnet
 from colafier.nets.small import convnet, linear, mlp
 
@@ -24,6 +25,7 @@ def net_factory(
     row_shape: tuple[int, ...],
     num_classes: int,
     dtype: str = "auto",
+    init: str = "torch",
 ) -> Callable[[], Classifier]:
     """A function that makes a new classifier at each call.
 
@@ -34,16 +36,17 @@ def net_factory(
         row_shape: Shape of one row, (channels, height, width) or (features,).
         num_classes: Number of classes.
         dtype: Number type of the backbone: `auto`, `float32` or `bf16`.
+        init: How new weights start: `torch` or `kaiming-fan-out`.
     """
     check_dtype(dtype)
+    check_init(init)
     if isinstance(net, str):
         _check_name(net, row_shape)
 
     def make() -> Classifier:
-        if isinstance(net, str):
-            module = _by_name(net, row_shape)
-        else:
-            module = _fresh_copy(net) if isinstance(net, nn.Module) else net()
+        module = _new_module(net, row_shape)
+        if isinstance(net, str | nn.Module):
+            initialize(module, init)
         width = _num_features(module, row_shape)
         return Classifier(Backbone(module, width, dtype), num_classes)
 
@@ -58,6 +61,14 @@ def _check_name(name: str, row_shape: tuple[int, ...]) -> None:
             f"{name} needs images (channels, height, width), rows here are {row_shape}; "
             f"use {' or '.join(VECTOR_NETS)}"
         )
+
+
+def _new_module(
+    net: str | nn.Module | Callable[[], nn.Module], row_shape: tuple[int, ...]
+) -> nn.Module:
+    if isinstance(net, str):
+        return _by_name(net, row_shape)
+    return _fresh_copy(net) if isinstance(net, nn.Module) else net()
 
 
 def _by_name(name: str, row_shape: tuple[int, ...]) -> nn.Module:

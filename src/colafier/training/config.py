@@ -1,11 +1,12 @@
 """The training configuration, which command line, presets and estimator share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, Self
 
 from colafier._validation import Range
 
+CIFAR10_SHAPE = (3, 32, 32)
 ROWS_PER_DEVICE = 2  # at least, in each batch: a single row has no other to be compared with
 
 
@@ -16,7 +17,12 @@ class TrainConfig:
     method: str = "colafier"
     hyper: Mapping[str, Any] = field(default_factory=dict)  # hyper-parameters of the method
     net: Any = "resnet18"  # a name, a module, or a function that makes one; see `nets.net_factory`
+    # For the next three, auto is what the method chooses (`Method.run_defaults`). If it does not,
+    # new weights start as in torch, inputs are normalized by their own statistics, and the number
+    # type is the faster one.
     dtype: str = "auto"  # number type of the backbone: auto, float32 or bf16
+    init: Literal["auto", "torch", "kaiming-fan-out"] = "auto"  # how new weights start
+    input_statistics: Literal["auto", "fitted", "cifar10-authors"] = "auto"
     epochs: Annotated[int, Range(1)] = 200
     batch_size: Annotated[int, Range(2)] = 128  # over all devices
     lr: Annotated[float, Range(0)] = 0.001
@@ -34,6 +40,22 @@ class TrainConfig:
                 f"batches of {self.batch_size} rows are too small for {self.devices} devices; "
                 f"use a batch_size of at least {ROWS_PER_DEVICE * self.devices}"
             )
+
+    def settled(self, chosen: Mapping[str, str], row_shape: tuple[int, ...]) -> Self:
+        """The same with each `auto` replaced; only the number type may stay open.
+
+        Args:
+            chosen: What the method chooses, `Method.run_defaults`. Input statistics that it chooses
+                are those of CIFAR-10, so they count only for images of that shape.
+            row_shape: Shape of one row.
+        """
+        values = {"init": "torch", "input_statistics": "fitted"} | dict(chosen)
+        if row_shape != CIFAR10_SHAPE:
+            values["input_statistics"] = "fitted"
+        left_open: dict[str, Any] = {
+            name: value for name, value in values.items() if getattr(self, name) == "auto"
+        }
+        return replace(self, **left_open)
 
     @property
     def net_name(self) -> str:

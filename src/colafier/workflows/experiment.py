@@ -25,7 +25,7 @@ from colafier.methods import build, find
 from colafier.methods.contract import Labels, Purified
 from colafier.nets import inference, net_factory
 from colafier.nets.dtype import backbone_dtype
-from colafier.nets.normalize import Normalize
+from colafier.nets.normalize import Normalize, check_statistics
 from colafier.review.decided import DecidedRows
 from colafier.training import loggers, records
 from colafier.training.distributed import Processes, launch
@@ -173,6 +173,7 @@ def _run(
     progress: bool,
     log: tuple[str, ...],
 ) -> Result:
+    settings = _settled(settings, task.source)
     folder = None if claim is None else claim.out
     judge = AuditConfig()
     if claim is not None:
@@ -250,7 +251,12 @@ def _train_and_score(
         history=trained.history,
         final=metrics[0].final(trained.purified),
         config=config,
-        resolved={"dtype": dtype, **trained.resolved},
+        resolved={
+            "dtype": dtype,
+            "init": settings.init,
+            "input_statistics": settings.input_statistics,
+            **trained.resolved,
+        },
         diagnostics=trained.purified.diagnostics,
         device=str(processes.device),
         processes=processes.size,
@@ -319,9 +325,16 @@ def _check(settings: Settings, source: Source, observed: Tensor) -> None:
         raise ValueError(
             f"the labels of all {len(observed)} rows are of one class: there is nothing to learn"
         )
-    build(settings.method, **settings.hyper)
+    settled = _settled(settings, source)
     row_shape = tuple(source.x.shape[1:])
-    net_factory(settings.net, row_shape, source.num_classes, settings.dtype)
+    net_factory(settled.net, row_shape, source.num_classes, settled.dtype, settled.init)
+    check_statistics(settled.input_statistics, row_shape)
+
+
+def _settled(settings: Settings, source: Source) -> Settings:
+    """Settings with what the method chooses; wrong hyper-parameters are an error here."""
+    method = build(settings.method, **settings.hyper)
+    return settings.settled(method.run_defaults, tuple(source.x.shape[1:]))
 
 
 def _first_rows(source: Source, limit: int | None) -> Source:
