@@ -18,7 +18,7 @@ from in_phases import (
 )
 from torch import Tensor
 
-from colafier.methods.cal import CAL, covariance
+from colafier.methods.cal import CAL
 from colafier.methods.contract import Batch
 
 NOISY = torch.where(torch.arange(ROWS) % 4 == 0, (OBSERVED + 1) % CLASSES, OBSERVED)
@@ -33,16 +33,17 @@ def second(**settings: float) -> tuple[CAL, Tensor, Batch]:
 
 
 def slow_covariance(p: Tensor, batch: Batch) -> Tensor:
-    """The paper's form: within proxy classes, with both sides centered, weighted by the class."""
-    losses, proxies = -(p + 1e-5).log(), OBSERVED[batch.index]
+    """The authors' form: a mean within each proxy class, weighted by its share of all rows."""
+    losses = -(p + 1e-5).log()
     total = torch.zeros(())
     for i in range(CLASSES):
-        members = [n for n in range(ROWS) if proxies[n] == i]
+        everywhere = [n for n in range(ROWS) if OBSERVED[n] == i]
+        here = [place for place, n in enumerate(batch.index.tolist()) if OBSERVED[n] == i]
         for j in range(CLASSES):
-            tau = sum(batch.y[n] == j for n in members) / len(members)
-            mean = sum(losses[n, j] for n in members) / len(members)
-            products = [((batch.y[n] == j).float() - tau) * (losses[n, j] - mean) for n in members]
-            total = total + len(members) / ROWS * sum(products) / len(members)
+            tau = sum(float(NOISY[n] == j) for n in everywhere) / len(everywhere)
+            products = [(float(batch.y[n] == j) - tau) * losses[n, j] for n in here]
+            if here:
+                total = total + len(everywhere) / ROWS * sum(products) / len(here)
     return total
 
 
@@ -55,10 +56,18 @@ def slow_peer(p: Tensor, shares: list[float]) -> Tensor:
     return total
 
 
-def test_covariance_class_by_class() -> None:
-    method, p, batch = second()
-    got = covariance(-(p + 1e-5).log(), batch.y, method.flips[OBSERVED[batch.index]]).mean()
-    torch.testing.assert_close(got, slow_covariance(p, batch), rtol=1e-3, atol=1e-6)
+@pytest.mark.parametrize("missing", [False, True])
+def test_covariance_class_by_class(missing: bool) -> None:
+    """In a batch whose classes are not as frequent as in the whole set; one may be missing."""
+    method, _, batch = second(peer_weight=0.0)
+    kept = OBSERVED[batch.index] != 2 if missing else torch.arange(ROWS) < 17
+    views = tuple(view[kept] for view in batch.views)
+    some = replace(batch, index=batch.index[kept], y=batch.y[kept], views=views)
+    counts = OBSERVED[some.index].bincount(minlength=CLASSES)
+    assert counts.min() != counts.max()
+    p = method.net(some.x).softmax(1)
+    got = -method.loss(some)["covariance"]
+    torch.testing.assert_close(got, slow_covariance(p, some), rtol=1e-3, atol=1e-6)
 
 
 def test_loss_of_the_second_net_row_by_row() -> None:

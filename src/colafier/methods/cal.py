@@ -44,10 +44,10 @@ class CAL(FirstAndSecond):
         sure: A proxy label is the observed label if its loss is this far below the mean over all
             labels, else the prediction. This is for 10 classes, and is scaled for other numbers.
 
-    Note: The authors center the losses in the covariance by the means of the last epoch. These have
-        no gradient, so they are left out here, and only the logged value differs. They average
-        within proxy classes first and then over classes by their shares, which is a mean over rows
-        except for sampling in the batch.
+    Note: As in the authors' code, the covariance is a mean over the batch's rows of each proxy
+        class; these means are weighted by the share of the class in the whole training set. The
+        authors also center the losses by the means of the last epoch. These have no gradient, so
+        they are left out here, and only the logged value differs.
     Note: Their warm-up of 10 epochs is not shortened as long as it fits: if the peer term starts
         before all classes are learned, some are lost for good. They read the proxy labels soon
         after the rate of SGD has dropped to a tenth, and so does this code. The second net then has
@@ -66,6 +66,7 @@ class CAL(FirstAndSecond):
     year = 2021
 
     shares: Tensor
+    proxy_shares: Tensor
     flips: Tensor
 
     def __init__(
@@ -97,6 +98,7 @@ class CAL(FirstAndSecond):
         self.proxies = RowTable(train.observed, trusted=train.trusted)
         shares = label_shares(train.observed[train.labeled], c)  # (c,)
         self.register_buffer("shares", shares, persistent=False)
+        self.register_buffer("proxy_shares", shares.clone())  # (c,) share of each proxy label
         self.register_buffer("flips", torch.eye(c))  # tau (c, c): share of observed j in proxy i
 
     def reset_beliefs(self, train: TrainSet) -> None:
@@ -128,10 +130,11 @@ class CAL(FirstAndSecond):
                 self._write_proxies(batch, losses, own)
             return {"ce": own.mean(), "peer": -self._peer(batch.epoch, subtracted)}
         proxies = self.proxies[batch.index]  # (b,)
+        by_row = covariance(subtracted, batch.y, self.flips[proxies])  # (b,)
         return {
             "ce": own.mean(),
             "peer": -self._peer(batch.epoch - self.first_epochs, subtracted),
-            "covariance": -covariance(subtracted, batch.y, self.flips[proxies]).mean(),
+            "covariance": -(self._class_weights(proxies) * by_row).mean(),
         }
 
     def resolved(self) -> dict[str, Any]:
@@ -151,7 +154,20 @@ class CAL(FirstAndSecond):
         observed, proxies = train.observed[train.labeled], self.proxies.values.cpu()[train.labeled]
         counts = torch.zeros(self.num_classes, self.num_classes)  # (c, c)
         counts.index_put_((proxies, observed), torch.ones(len(observed)), accumulate=True)
-        self.flips.copy_(counts / counts.sum(1, keepdim=True).clamp(min=1))
+        of_proxies = counts.sum(1, keepdim=True)  # (c, 1)
+        self.flips.copy_(counts / of_proxies.clamp(min=1))
+        self.proxy_shares.copy_(of_proxies[:, 0] / of_proxies.sum().clamp(min=1))
+
+    def _class_weights(self, proxies: Tensor) -> Tensor:
+        """Weights (b,) of rows with these proxy labels.
+
+        A mean over the batch with these weights is a mean over its rows of each proxy class, summed
+        over classes by their share in the training set.
+        """
+        everywhere = self.all_gather(proxies)  # (all b,)
+        counts = everywhere.bincount(minlength=self.num_classes)  # (c,)
+        weights = self.proxy_shares * len(everywhere) / counts.clamp(min=1)  # (c,)
+        return weights[proxies]
 
     def _peer(self, epoch: int, losses: Tensor) -> Tensor:
         """The mean loss over classes, weighted by their shares among the observed labels.
