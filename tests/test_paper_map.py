@@ -1,12 +1,17 @@
 """Each equation of the paper has one home, and docs/paper_map.md names it with its test."""
 
 import ast
+import importlib
+import inspect
 import re
 from collections import defaultdict
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from colafier.core.config import AUTHORS, PAPER, CoLafierConfig
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "colafier"
@@ -75,6 +80,12 @@ def rows_in_docs() -> list[tuple[list[str], str, str]]:
     return rows
 
 
+def notes_in_docs() -> dict[str, str]:
+    """Keyword -> function, from the table of differences between paper and code."""
+    text = (ROOT / "docs" / "paper_map.md").read_text()
+    return dict(re.findall(r"^\| `(\w+)` \| `(core\.[\w.]+)` \|$", text, re.MULTILINE))
+
+
 def named_tests() -> list[str]:
     """Every test that the map names."""
     return re.findall(r"`(tests/[^`]+::[^`]+)`", (ROOT / "docs" / "paper_map.md").read_text())
@@ -105,6 +116,21 @@ def test_the_map_names_tests_that_exist(test: str) -> None:
     path, _, function = test.partition("::")
     names = [name for name, _ in documented(ast.parse((ROOT / path).read_text()).body, "test")]
     assert f"test.{function}" in names
+
+
+def test_each_difference_between_paper_and_code_is_in_the_map() -> None:
+    names = (field.name for field in fields(CoLafierConfig))
+    differ = {name for name in names if getattr(PAPER, name) != getattr(AUTHORS, name)}
+    assert set(notes_in_docs()) == differ
+
+
+@pytest.mark.parametrize(("keyword", "home"), notes_in_docs().items())
+def test_a_note_tells_what_paper_and_code_do(keyword: str, home: str) -> None:
+    module, _, name = f"colafier.{home}".rpartition(".")
+    text = inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
+    notes = text.partition("Note:")[2]
+    for part in (f"`{keyword}`", "paper", "authors' code"):
+        assert part in notes, f"the Note of {home} has no {part}"
 
 
 def test_every_row_of_the_map_names_a_test() -> None:

@@ -53,7 +53,8 @@ def consistency(
 ) -> Tensor:
     """How far a random other label turns LID-dis's prediction (b,), Eq. 3.25.
 
-    Note: The paper takes the cosine of predictions, the authors' code that of logits; `on` chooses.
+    Note: The paper takes the cosine of predictions, the authors' code that of logits; the argument
+        `on`, which is `consistency_on` in the config, chooses.
     """
     if on not in CONSISTENCY_ON:
         raise ValueError(f"consistency is on one of {', '.join(CONSISTENCY_ON)}, not {on!r}")

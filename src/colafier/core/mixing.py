@@ -25,6 +25,9 @@ def cutmix(x: Tensor, alpha: float) -> Mixed:
     """A rectangle of each image comes from its partner, Eq. 3.21.
 
     Lambda is what is left of the row's own area after the rectangle was clipped at the border.
+
+    Note: The paper has alpha 1, the authors' code 5, which makes lambda vary less; `mix_alpha`
+        chooses.
     """
     height, width = x.shape[2:]
     side = (1 - _beta(alpha)) ** 0.5

@@ -29,9 +29,10 @@ def union_scores(
         k: Number of neighbors for label-rows.
         k_prediction: The same for prediction-rows; `k` by default.
 
-    Note: Where the prediction is the label both rows are one point; each is then the other's
-        neighbor at distance 0 and its LID is very low. With a hard prediction no label can change
-        while the upper quantile lies inside that low group.
+    Note: The paper's notation gives LID-dis the probabilities of LID-gen, the authors' code gives
+        it the class; `soft_prediction` chooses. With the class, a row whose prediction is its label
+        is one point twice. Each is then the other's neighbor at distance 0, its LID is very low,
+        and no label can change while the upper quantile lies inside that low group.
     """
     b = len(z_label)
     counts = (k, k if k_prediction is None else k_prediction)

@@ -22,7 +22,7 @@ def view_scores(
         joined: Whether neighbors come from all views together.
 
     Note: The paper looks for neighbors inside each view, the authors' code in both views joined,
-        where each row has its own other view as a very near neighbor.
+        where each row has its own other view as a very near neighbor; `joined_views` chooses.
     """
     if not joined:
         return [lid(z, k) for z in views]
@@ -43,6 +43,10 @@ def position(scores: Tensor, among: Tensor, low: float, high: float) -> Tensor:
     Returns:
         Positions (b,), not clamped. They are finite also where both quantiles are equal or scores
         are not finite; a NaN counts as the worst score.
+
+    Note: The upper levels rise to 1. The paper lets them start at .05 for the weights and at .5 for
+        the update, the authors' code the other way round; `weight_quantile` and `update_quantile`
+        choose. With .05 for the weights nearly all rows are noisy right after warm-up.
     """
     scores, among = _finite(scores), _finite(among)
     levels = torch.tensor([low, high], device=among.device, dtype=among.dtype)

@@ -52,8 +52,12 @@ class CoLearning(WithRowLosses):
         the partner is drawn at random, and all mixes have the same weight.
     Note: As in the authors' code, the structure loss has a separate step that changes the label
         head only, at the full learning rate.
-    Note: The authors train with Adam, whose rate falls linearly from epoch 80 of 200, and use color
-        jitter in their strong views.
+    Note: The views are those of this package, not the authors'. Their weak view is a random part of
+        the image, from 8 % of its area to all of it, scaled to full size, and mirrored at random;
+        here it is a shift by up to an eighth. Their strong views are such parts with color jitter
+        (probability 0.8) and turned gray with probability 0.2; here they are shifted images with
+        RandAugment and a small gray square. They train with Adam, whose rate falls linearly from
+        epoch 80 of 200.
     """
 
     reference = (

@@ -20,8 +20,12 @@ class GeneralizedJensenShannon(WithRowLosses):
 
     Note: The authors tune `label_weight` for each kind of noise on held-out noisy labels. The
         default is their value for 20 % symmetric and for all asymmetric noise; for 40, 60 and 80 %
-        symmetric noise it is 0.9, 0.1 and 0.1. They train for 400 epochs with SGD, divide the rate
-        by 10 after a half and three quarters, and add cutout to their strong view.
+        symmetric noise it is 0.9, 0.1 and 0.1. They train for 400 epochs with SGD and divide the
+        rate by 10 after a half and three quarters.
+    Note: The strong view is that of this package, not the authors'. Theirs is one operation of
+        RandAugment, a shift by up to 4 pixels, and a cutout square of 16 pixels, a quarter of an
+        image of 32 x 32. Here it is a shift, up to two mild operations, and a gray square of 15 %
+        of the side.
     """
 
     reference = (

@@ -42,8 +42,8 @@ class PeerLoss(WithRowLosses):
 
     Args:
         schedule: How alpha rises over the run: as the authors have it for `uniform` or for `sparse`
-            noise, scaled from 300 epochs. Both start with 20 epochs of plain training, or half of
-            the run.
+            noise, scaled from 300 epochs. Both start with plain training.
+        warmup: Epochs of plain training; by default 20, but no more than half of the run.
         max_weight: Upper limit of alpha; with infinity, the authors' schedule is used as it is.
 
     Note: The authors let alpha rise to 4.3 or 16, but divide the rate by 10 every 40 epochs, so
@@ -72,17 +72,19 @@ class PeerLoss(WithRowLosses):
         self,
         *,
         schedule: Literal["uniform", "sparse"] = "uniform",
+        warmup: Annotated[int, Range(0)] | None = None,
         max_weight: Annotated[float, Range(0, infinite=True)] = 2.0,
     ) -> None:
         super().__init__()
         self.schedule = schedule
+        self.warmup = warmup
         self.max_weight = max_weight
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """A net, the share of each class, and the last cross entropy of each row."""
         super().setup(make_net, train, epochs)
         phases = SCHEDULES[self.schedule]
-        warmup = plain_epochs(AUTHORS_WARMUP, epochs)
+        warmup = plain_epochs(AUTHORS_WARMUP, epochs, self.warmup)
         stretch = (epochs - warmup) / (AUTHORS_EPOCHS - AUTHORS_WARMUP)
         later = [round((end - AUTHORS_WARMUP) * stretch) for end, _, _ in phases]
         self.ends = tuple(warmup + end for end in later)
