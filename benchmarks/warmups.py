@@ -37,10 +37,10 @@ def tasks(args: argparse.Namespace, seeds: Sequence[int]) -> Iterator[tuple[Sett
         for seed in seeds:
             asked: dict[str, Any] = {"noise": noise, "seed": seed, "lr_floor": 0.02}
             if not args.features:
-                settings = resolve("digits", asked)
+                settings = resolve("digits", {**asked, "epochs": args.epochs, "limit": args.limit})
                 yield settings, prepare(settings)
                 continue
-            images = {"source": "cifar10", "data": args.features, "limit": 10_000}
+            images = {"source": "cifar10", "data": args.features, "limit": args.limit or 10_000}
             settings = resolve(None, {**asked, **images, "net": "mlp", "epochs": 15})
             task = prepare(settings)
             x, test_x = purify.features_of(task.source)
@@ -84,13 +84,15 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(NAMES), choices=NAMES)
     parser.add_argument("--seeds", type=int, nargs="+", default=[11, 12, 13])
     parser.add_argument("--features", metavar="DATA", help="folder of CIFAR-10")
+    parser.add_argument("--epochs", type=int, default=40, help="of digits; of features 15")
+    parser.add_argument("--limit", type=int, help="only the first rows")
     args = parser.parse_args()
 
     lines = []
     for settings, task in tasks(args, args.seeds):
         for method in args.methods:
-            for share in SHARES[method]:
-                warmup = max(round(share * settings.epochs), 1)
+            warmups = [max(round(share * settings.epochs), 1) for share in SHARES[method]]
+            for warmup in dict.fromkeys(warmups):
                 lines.append(agreement(method, warmup, settings, task))
                 sys.stdout.write(to_json(lines[-1]) + "\n")
                 sys.stdout.flush()

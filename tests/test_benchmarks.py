@@ -99,3 +99,24 @@ def test_report_size_prints_one_line(
     result = json.loads(line)
     assert result["rows"] == 300
     assert 0 < result["of_which_pictures_and_reasons"] < result["page_megabytes"] < 15
+
+
+def test_warmups_prints_a_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    words = ["--methods", "cores2", "pencil", "--seeds", "1", "--epochs", "4", "--limit", "60"]
+    monkeypatch.setattr("sys.argv", ["warmups.py", *words])
+    runpy.run_path(str(BENCHMARKS / "warmups.py"), run_name="__main__")
+    *lines, head, _, first, second, third, fourth = capsys.readouterr().out.splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [line["warmup"] for line in found] == [1, 2, 1, 2] * 2
+    assert all(0 <= line["agreement"] <= 1 for line in found)
+    assert head.startswith("| method | warm-up | held-out agreement")
+    mean = (found[0]["agreement"] + found[4]["agreement"]) / 2
+    assert first.split("|")[3].strip() == f"{mean:.3f}"
+    assert [row.split("|")[1].strip() for row in (second, third, fourth)] == [
+        "`cores2`",
+        "`pencil`",
+        "`pencil`",
+    ]
