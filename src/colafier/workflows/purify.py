@@ -173,6 +173,8 @@ def _configured(
     asked = {name: getattr(options, name) for name in ("method", "net", "epochs", "seed")}
     judge = {"min_confidence": options.min_confidence}
     train, config = configure(data.row_shape, len(data.rows.x), asked, judge)
+    chosen = methods.build(train.method, **train.hyper).run_defaults
+    train = train.settled(chosen, data.row_shape)
     net_factory(train.net, data.row_shape, len(data.classes))  # refuses a wrong name
     if earlier is None:
         return train, config, None
