@@ -11,6 +11,7 @@ from colafier.core.config import (
     ADAPTIVE,
     AUTHORS,
     PAPER,
+    RUN_DEFAULTS,
     VARIANTS,
     CoLafierConfig,
     Levels,
@@ -45,6 +46,12 @@ def test_single_choices_replace_those_of_the_variant_and_none_leaves_them() -> N
     )
     with pytest.raises(TypeError, match="nothing_like_it"):
         choose(nothing_like_it=1)
+
+
+def test_each_variant_says_what_it_needs_of_a_run() -> None:
+    assert RUN_DEFAULTS.keys() == VARIANTS.keys()
+    assert CoLafier().run_defaults == {}
+    assert CoLafier(variant="authors").run_defaults["init"] == "kaiming-fan-out"
 
 
 def test_a_config_cannot_be_changed() -> None:

@@ -166,13 +166,15 @@ def test_record_says_what_open_choices_came_to(vectors: Source) -> None:
 def test_a_variant_brings_its_net_and_run_settings() -> None:
     x = torch.randint(0, 256, (24, 3, 32, 32), dtype=torch.uint8)
     source = arrays(x.numpy(), [0, 1] * 12)
-    quick = {"method": "colafier", "net": "convnet", "epochs": 1, "batch_size": 8}
+    quick = {"method": "colafier", "net": "convnet", "epochs": 1, "batch_size": 8, "lr": 0.0}
     for variant in ("paper", "authors"):
         result = run(resolve(overrides=quick, hyper={"variant": variant}), source, progress=False)
         found = result.record["resolved"]
         assert (found["init"], found["dtype"]) == ("kaiming-fan-out", "float32")
         assert found["input_statistics"] == "cifar10-authors"
         assert result.normalize.std.tolist() == pytest.approx([0.2023, 0.1994, 0.2010])
+        weight = result.classifier.backbone.module[6].weight  # (64, 32, 3, 3), as it started
+        assert float(weight.std()) == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
     given = {**quick, "input_statistics": "fitted"}
     result = run(resolve(overrides=given, hyper={"variant": "authors"}), source, progress=False)
     assert result.record["resolved"]["input_statistics"] == "fitted"
