@@ -174,7 +174,7 @@ def test_a_variant_brings_its_net_and_run_settings() -> None:
         assert found["input_statistics"] == "cifar10-authors"
         assert result.normalize.std.tolist() == pytest.approx([0.2023, 0.1994, 0.2010])
         weight = result.classifier.backbone.module[6].weight  # (64, 32, 3, 3), as it started
-        assert float(weight.std()) == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
+        assert weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
     given = {**quick, "input_statistics": "fitted"}
     result = run(resolve(overrides=given, hyper={"variant": "authors"}), source, progress=False)
     assert result.record["resolved"]["input_statistics"] == "fitted"
