@@ -51,49 +51,58 @@ def slow_place(score: float, among: list[float], high: float) -> float:
     return (q_high - score) / (q_high - q_low)
 
 
-def test_totals_row_by_row() -> None:
+@pytest.mark.parametrize("variant", ["paper", "authors"])
+def test_totals_row_by_row(variant: str) -> None:
     """Eq. 3.28-3.29: the sums over clean, hard and noisy loss, from the paper's formulas.
 
-    One lambda is drawn for each mixed view; it and the partners are drawn again for the loop.
+    The authors look for neighbors in both views, compare logits, and draw another lambda. One
+    lambda is drawn for each mixed view; it and the partners are drawn again for the loop.
     """
     gen, dis = subnets()
-    config, level = replace(SMALL, consistency_on="probabilities"), 0.6
+    config, level = replace(VARIANTS[variant], neighbors=K), 0.6
+    theirs = variant == "authors"
     torch.manual_seed(7)
     step = colafier_step(gen, dis, VECTORS, LABELS, config, Levels(level, 1.0))
     torch.manual_seed(7)
     other = (LABELS + torch.randint(1, CLASSES, LABELS.shape)) % CLASSES
     mixed_views = []
     for view in VECTORS:
-        share = float(torch.distributions.Beta(1.0, 1.0).sample())
+        alpha = 5.0 if theirs else 1.0
+        share = float(torch.distributions.Beta(alpha, alpha).sample())
         mixed_views.append((view, max(share, 1 - share), torch.randperm(B)))
-    judged, w, mixed = [], [], []
+    judged, z_views, w, mixed = [], [], [], []
     with torch.no_grad():
         for view, keep, partner in mixed_views:
             features = dis.encode(view)
             z, of_labels = dis.judge(features, LABELS)
             _, of_other = dis.judge(features, other)
-            judged.append([p.softmax(1).tolist() for p in (gen(view), of_labels, of_other)])
-            scores = [slow_lid(z.tolist(), i) for i in range(B)]
-            w.append([min(max(slow_place(s, scores, level), 0), 1) for s in scores])
+            logits = (gen(view), of_labels, of_other)
+            judged.append([[some.softmax(1).tolist(), some.tolist()] for some in logits])
+            z_views.append(z.tolist())
             x = keep * view + (1 - keep) * view[partner]
             one_hot = torch.eye(CLASSES)[LABELS]
             soft = keep * one_hot + (1 - keep) * one_hot[partner]
             _, of_soft = dis.judge(dis.encode(x), soft)
             mixed.append([p.log_softmax(1).tolist() for p in (gen(x), of_soft)])
+    for view in range(2):
+        among = z_views[view] + z_views[1 - view] if theirs else z_views[view]
+        scores = [slow_lid(among, i) for i in range(B)]
+        w.append([min(max(slow_place(s, scores, level), 0), 1) for s in scores])
     total_gen = total_dis = 0.0
     for i, y in enumerate(LABELS.tolist()):
         first, second = w[0][i], w[1][i]
         clean, hard = min(first, second), abs(first - second)
         noisy = min(1 - first, 1 - second)
         for view in range(2):
-            p_gen, p_dis, p_other = (p[i] for p in judged[view])
+            p_gen, p_dis, p_other = (p[i] for p, _ in judged[view])
             ce = [-math.log(p[y]) for p in (p_gen, p_dis, p_other)]
             gce = [(1 - p[y] ** 0.7) / 0.7 for p in (p_gen, p_dis, p_other)]
             _, keep, partner = mixed_views[view]
             y_partner = int(LABELS[partner[i]])
             mix = [-keep * p[i][y] - (1 - keep) * p[i][y_partner] for p in mixed[view]]
-            dot = sum(a * b for a, b in zip(p_dis, p_other, strict=True))
-            turned = 1 - dot / (math.hypot(*p_dis) * math.hypot(*p_other))
+            one, two = (of[theirs][i] for of in judged[view][1:])  # probabilities or logits
+            dot = sum(a * b for a, b in zip(one, two, strict=True))
+            turned = 1 - dot / (math.hypot(*one) * math.hypot(*two))
             total_gen += clean * ce[0] + hard * gce[0] + noisy * mix[0]
             total_dis += clean * (ce[1] + 0.5 * ce[2]) + hard * (gce[1] + 0.5 * gce[2])
             total_dis += noisy * (mix[1] + 10 * turned)
