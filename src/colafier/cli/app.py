@@ -14,6 +14,7 @@ from colafier import __version__
 from colafier._validation import range_words, type_words
 from colafier.cli import data, experiment, report, review
 from colafier.cli.experiment import Seed, given_options
+from colafier.cli.list_options import ListOptionsCommand
 from colafier.cli.terminal import SHORT_HELP, console, interruptible, mistakes_explained
 from colafier.methods import REQUIRED, available, find, hyper_parameters
 
@@ -43,7 +44,7 @@ app.command()(data.check)
 app.command()(data.export)
 app.command()(report.report)
 app.command()(review.apply)
-app.command()(experiment.train)
+app.command(cls=ListOptionsCommand)(experiment.train)
 app.command()(experiment.noise)
 app.add_typer(review.exchange, name="exchange")
 
