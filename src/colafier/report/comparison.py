@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-CURVES = {  # figures of each epoch that are drawn
-    "test_accuracy": "Test accuracy",
-    "label_accuracy": "Labels right during training",
-    "lid_auroc": "AUROC of LID for wrong labels",
+CURVES = {  # figures of each epoch that are drawn, with title and unit
+    "test_accuracy": ("Test accuracy", "%"),
+    "label_accuracy": ("Labels right during training", "%"),
+    "lid_auroc": ("AUROC of LID for wrong labels", ""),
 }
-FIRST = ("method", "source", "noise")  # settings that are named first, by their value alone
+FIRST = ("method", "kind", "source", "noise")  # settings that are named first, by their value alone
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ FIGURES = (
     Figure("lid_auroc", "AUROC of LID", unit="", decimals=3, higher_is_better=True),
     Figure("estimated_noise_rate", "labels estimated wrong"),
     Figure("relabeled", "labels changed by the audit", unit="", decimals=0),
-    Figure("accuracy_on_unseen_observed_labels", "agreement with labels not trained on"),
-    Figure("seconds", "training time", unit="s", decimals=0, in_terminal=True),
+    Figure("accuracy_on_unseen_observed_labels", "agreement with unseen labels"),
+    Figure("seconds", "training time", unit="s", decimals=0),
 )  # fmt: skip
 
 
@@ -165,9 +165,9 @@ def _names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     differ = list(dict.fromkeys(["method", *differ]))
     names = []
     for own in settings:
-        alike = [other for other in settings if other.get("method") == own.get("method")]
+        alike = [s for s in settings if all(s.get(n) == own.get(n) for n in ("method", "kind"))]
         others = [name for name in own if name not in FIRST and _differs(name, alike)]
-        parts = [str(own[name]) for name in differ if own.get(name) is not None]
+        parts = [Path(str(own[name])).name for name in differ if own.get(name) is not None]
         names.append(", ".join([*parts, *(f"{name}={_written(own[name])}" for name in others)]))
     return names
 
