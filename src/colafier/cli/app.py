@@ -25,7 +25,7 @@ HELP = """Find wrong labels in a data set, fix them, and train a classifier that
 - `colafier train --preset digits --out OUT`: train on a benchmark with injected label noise
 
 `purify` and `train` write the same kind of folder. `report` and `apply` work on the folder OUT of
-either; `predict`, `check` and `export` on the model in OUT/model.
+either, and `compare` on several; `predict`, `check` and `export` on the model in OUT/model.
 `colafier COMMAND --help` shows examples.
 """
 

@@ -254,12 +254,14 @@ def _train_seeds(
 
     with mistakes_explained():
         runs = seed_runs.plan(seeds, out, make_settings, resume=resume, overwrite=overwrite)
-    numbers = " ".join(map(str, seeds))
+    again = f"colafier train --resume --seeds {' '.join(map(str, seeds))} --out {out}"
     with (
         mistakes_explained((OSError, CheckpointError, CannotResumeError)),
-        interruptible(f"continue with: colafier train --resume --seeds {numbers} --out {out}"),
+        interruptible(f"continue with: {again}"),
     ):
-        records = seed_runs.train(runs, overwrite=overwrite, log=log, say=console.print)
+        records = seed_runs.train(
+            runs, overwrite=overwrite, again=again, log=log, say=console.print
+        )
     settings = runs[0].settings
     console.print(seeds_table(records, f"{settings.method}, {settings.source}, {settings.noise}"))
     console.print(

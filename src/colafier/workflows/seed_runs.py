@@ -73,6 +73,7 @@ def train(
     runs: Sequence[SeedRun],
     *,
     overwrite: bool = False,
+    again: str | None = None,
     progress: bool = True,
     log: Sequence[str] = (),
     say: Say = lambda _: None,
@@ -82,6 +83,7 @@ def train(
     Args:
         runs: From `plan`.
         overwrite: Replace older runs.
+        again: The command that continues the runs, for advice.
         progress: Whether to show progress bars in a terminal.
         log: Names of additional loggers.
         say: Called with a line of text for each run.
@@ -99,6 +101,7 @@ def train(
             run.folder,
             resume=run.started,
             overwrite=overwrite,
+            again=again,
             progress=progress,
             log=log,
         ).record
