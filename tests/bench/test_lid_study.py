@@ -72,11 +72,13 @@ def test_a_study_continues_from_what_is_there(study: Path) -> None:
         (f"{TINY} --epochs 3", "epochs was 2, is 3"),
         ("--source nonsense", "no source 'nonsense'"),
         ("--source cifar10", "--data"),
+        ("--seeds 1 2 1", "seed 1 is given twice"),
     ],
 )
 def test_mistakes_are_explained(study: Path, tmp_path: Path, words: str, reason: str) -> None:
     out = study if "epochs" in words else tmp_path / "new"
     assert reason in figure(f"{words} --out {out}", code=2)
+    assert not (tmp_path / "new").exists()
 
 
 def test_another_folder_is_left_alone(study: Path, tmp_path: Path) -> None:  # noqa: ARG001

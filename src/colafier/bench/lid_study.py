@@ -6,7 +6,6 @@ width, apart for right and wrong labels. The truth is known to the counting only
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,8 @@ from colafier.training.records import History, commit, hardware, versions
 from colafier.workflows import experiment
 from colafier.workflows.experiment import Task
 from colafier.workflows.run_dir import RECORD
-from colafier.workflows.run_lock import locked
+from colafier.workflows.run_lock import LOCK, locked
+from colafier.workflows.seed_runs import refuse_repeated
 from colafier.workflows.settings import Settings, refuse_changes, resolve
 
 NOISES = ("instance:0.2", "instance:0.4", "symmetric:0.5")  # those of the paper's figure
@@ -90,15 +90,14 @@ def run_study(
         progress: Whether to show progress bars in a terminal.
         say: Called with a line of text for each run.
     """
-    with ExitStack() as stack:
-        out.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(locked(out))
+    refuse_repeated(seeds)
+    plan = [replace(settings, noise=noise, seed=seed) for noise in NOISES for seed in seeds]
+    if not (out / STUDY).exists():
+        experiment.prepare(plan[0])  # refuses settings that do not fit the data
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
         _keep_settings(settings, out)
-        runs = [
-            _run(replace(settings, noise=noise, seed=seed), out, progress, say)
-            for noise in NOISES
-            for seed in seeds
-        ]
+        runs = [_run(single, out, progress, say) for single in plan]
         write_json(out / NUMBERS, _numbers(settings, runs))
     return runs
 
@@ -141,7 +140,7 @@ def _keep_settings(settings: Settings, out: Path) -> None:
     if there:
         hyper = there.pop("hyper", {})
         refuse_changes(settings, resolve(overrides=there, hyper=hyper))
-    elif any(not path.name.startswith("run.lock") for path in out.iterdir()):
+    elif any(not path.name.startswith(LOCK) for path in out.iterdir()):
         raise FileExistsError(f"{out} holds something else than this study; choose another folder")
     else:
         write_json(out / STUDY, settings.to_dict())

@@ -29,6 +29,12 @@ class SeedRun:
         return self.settings.seed
 
 
+def refuse_repeated(seeds: Sequence[int]) -> None:
+    """Refuse a seed that is given twice: its run would count twice."""
+    if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
+        raise ValueError(f"seed {twice[0]} is given twice")
+
+
 def plan(
     seeds: Sequence[int],
     out: Path,
@@ -47,8 +53,7 @@ def plan(
         resume: Skip the finished runs, and continue the others.
         overwrite: Replace older runs.
     """
-    if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
-        raise ValueError(f"seed {twice[0]} is given twice")
+    refuse_repeated(seeds)
     if run_dir.is_run(out):
         raise FileExistsError(f"{out} is the folder of a single run; choose another --out")
     folders = {seed: out / f"seed{seed}" for seed in seeds}
