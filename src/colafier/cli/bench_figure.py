@@ -52,16 +52,16 @@ def lid(
         ),
     ] = None,
 ) -> None:
-    """Does LID tell wrong labels from right ones? The study of the paper's section 3.2.
+    """Does LID tell wrong labels from right ones? The paper's study with LID-dis alone.
 
     - `colafier bench figure lid`
     - `colafier bench figure lid --seeds 1 2 3 --out runs/lid3`
     - `colafier bench figure lid --source cifar10 --data FOLDER --out runs/lid-cifar10`
 
-    LID-dis alone is trained with 20 and 40 % instance-dependent and 50 % symmetric noise. The
-    figure (lid.svg, lid.png) shows the shares of right and wrong labels in each bin of LID, over
-    all epochs, and the AUROC of each epoch, for k = 20 and for k by label counts. lid.json has the
-    numbers of each epoch.
+    This is the study of section 3.2: LID-dis is trained with 20 and 40 % instance-dependent and
+    50 % symmetric noise. The figure (lid.svg, lid.png) shows the shares of right and wrong labels
+    in each bin of LID, over all epochs, and the AUROC of each epoch, for k = 20 and for k by label
+    counts. lid.json has the numbers of each epoch.
     """
     from colafier.bench import lid_figure, lid_study
     from colafier.report.comparison import mean_and_deviation
