@@ -215,7 +215,7 @@ def test_colafier_commands_are_understood(line: str, monkeypatch: pytest.MonkeyP
     elif name == "export":
         assert chosen["onnx"]
     else:
-        assert name in ("report", "predict", "check")
+        assert name in ("report", "predict", "check", "compare", "bench")
 
 
 def _check_run(chosen: dict[str, Any]) -> None:

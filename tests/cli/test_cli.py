@@ -282,7 +282,8 @@ def test_demo_shows_both_methods(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "train", "methods", "noise", "purify", "predict", "check", "export"]
+    "command",
+    ["demo", "train", "methods", "noise", "purify", "predict", "check", "export", "compare"],
 )
 def test_help_teaches_with_examples(command: str) -> None:
     assert f"• colafier {command}" in colafier(command, "--help")

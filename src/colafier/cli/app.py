@@ -12,8 +12,9 @@ from rich.table import Table
 
 from colafier import __version__
 from colafier._validation import range_words, type_words
-from colafier.cli import data, experiment, report, review
+from colafier.cli import compare, data, experiment, report, review
 from colafier.cli.experiment import Seed, given_options
+from colafier.cli.list_options import ListOptionsCommand
 from colafier.cli.terminal import SHORT_HELP, console, interruptible, mistakes_explained
 from colafier.methods import REQUIRED, available, find, hyper_parameters
 
@@ -24,7 +25,7 @@ HELP = """Find wrong labels in a data set, fix them, and train a classifier that
 - `colafier train --preset digits --out OUT`: train on a benchmark with injected label noise
 
 `purify` and `train` write the same kind of folder. `report` and `apply` work on the folder OUT of
-either; `predict`, `check` and `export` on the model in OUT/model.
+either, and `compare` on several; `predict`, `check` and `export` on the model in OUT/model.
 `colafier COMMAND --help` shows examples.
 """
 
@@ -43,8 +44,9 @@ app.command()(data.check)
 app.command()(data.export)
 app.command()(report.report)
 app.command()(review.apply)
-app.command()(experiment.train)
+app.command(cls=ListOptionsCommand)(experiment.train)
 app.command()(experiment.noise)
+app.command()(compare.compare)
 app.add_typer(review.exchange, name="exchange")
 
 

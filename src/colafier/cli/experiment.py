@@ -1,5 +1,7 @@
 """Commands for research runs on benchmarks: train and noise."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,7 +9,13 @@ import typer
 
 from colafier._io import atomic_file, write_json
 from colafier.cli.terminal import console, interruptible, mistakes_explained
-from colafier.workflows.settings import Settings, preset_names, read_pairs, resolve
+from colafier.workflows.settings import (
+    Settings,
+    preset_names,
+    read_pairs,
+    refuse_changes,
+    resolve,
+)
 
 
 def _or_preset(setting: str) -> str:
@@ -108,6 +116,14 @@ def train(
         typer.Option(help="Weight decay of AdamW.", show_default=_or_preset("weight_decay")),
     ] = None,
     seed: Seed = None,
+    seeds: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="INTEGER...",
+            help="Several seeds, such as 1 2 3: one run for each, in the folders OUT/seed1, "
+            "OUT/seed2 and so on.",
+        ),
+    ] = None,
     limit: Limit = None,
     pad_to: Annotated[
         int | None,
@@ -171,6 +187,7 @@ def train(
     - `colafier train --preset cifar10 --data FOLDER --noise instance:0.4 --out runs/c10`
     - `colafier train --preset cifar10 --data FOLDER --limit 5000 --net resnet8 --out runs/small`
     - `colafier train --preset digits --set variant=paper --set warmup=8 --out runs/paper`
+    - `colafier train --preset digits --seeds 1 2 3 --out runs/three`
     - `colafier train --resume --out runs/digits`
 
     Options on the command line override the preset, and the preset overrides the defaults.
@@ -179,14 +196,11 @@ def train(
     decisions; model is the classifier; metrics.jsonl has a line per epoch; record.json has the
     scores; noise.json describes the injected noise; config.json has all settings.
 
-    `report` and `apply` work on OUT; `predict` and `check` work on OUT/model.
+    `report` and `apply` work on OUT; `predict` and `check` work on OUT/model. `compare` puts
+    several runs side by side. With --seeds, OUT has a folder for each seed; --resume then skips the
+    finished ones.
     """
-    from colafier.cli.score_table import table
-    from colafier.report import page
     from colafier.training import loggers
-    from colafier.training.checkpoint import CheckpointError
-    from colafier.workflows import experiment
-    from colafier.workflows.run_dir import LABELS, CannotResumeError
 
     overrides = given_options(
         source=source, data=data, limit=limit, pad_to=pad_to, noise=noise, method=method, net=net,
@@ -197,24 +211,79 @@ def train(
     with mistakes_explained():
         if resume and overwrite:
             raise ValueError("give --resume to continue, or --overwrite to start over, not both")
-        loggers.check(log or (), out)
-        hyper = read_pairs(set_ or [])
+        if seeds and seed is not None:
+            raise ValueError("give --seed for one run, or --seeds for several, not both")
+        for place in [out / f"seed{number}" for number in seeds] if seeds else [out]:
+            loggers.check(log or (), place)
+        make_settings = partial(resolve, preset, overrides, read_pairs(set_ or []))
+    if seeds:
+        _train_seeds(seeds, out, make_settings, resume, overwrite, log or [])
+    else:
+        _train_one(out, make_settings, resume, overwrite, log or [])
+
+
+def _train_one(
+    out: Path,
+    make_settings: Callable[[Settings | None], Settings],
+    resume: bool,
+    overwrite: bool,
+    log: list[str],
+) -> None:
+    """One run, and the table of its scores."""
+    from colafier.cli.score_table import table
+    from colafier.report import page
+    from colafier.training.checkpoint import CheckpointError
+    from colafier.workflows import experiment
+    from colafier.workflows.run_dir import LABELS, CannotResumeError
+
+    with mistakes_explained():
         then = experiment.settings_of(out) if resume else None
-        settings = resolve(preset, overrides, hyper, base=then)
+        settings = make_settings(then)
         if then is not None:
-            _same(settings, then)
+            refuse_changes(settings, then)
         task = experiment.prepare(settings)
     with (
         mistakes_explained((OSError, CheckpointError, CannotResumeError)),
         interruptible(f"continue with: colafier train --resume --out {out}"),
     ):
-        result = experiment.train(
-            settings, task, out, resume=resume, overwrite=overwrite, log=log or ()
-        )
+        result = experiment.train(settings, task, out, resume=resume, overwrite=overwrite, log=log)
     console.print(table({settings.method: result.record}, f"{settings.source}, {settings.noise}"))
     console.print(
         f"The purified labels are in {out / LABELS}.\n"
         f"Next: open {out / page.NAME} in a browser and review the doubtful rows.",
+        soft_wrap=True,
+    )
+
+
+def _train_seeds(
+    seeds: list[int],
+    out: Path,
+    make_settings: Callable[[Settings | None], Settings],
+    resume: bool,
+    overwrite: bool,
+    log: list[str],
+) -> None:
+    """One run for each seed, and a table with mean and spread of their scores."""
+    from colafier.cli.score_table import seeds_table
+    from colafier.training.checkpoint import CheckpointError
+    from colafier.workflows import seed_runs
+    from colafier.workflows.run_dir import CannotResumeError
+
+    with mistakes_explained():
+        runs = seed_runs.plan(seeds, out, make_settings, resume=resume, overwrite=overwrite)
+    again = f"colafier train --resume --seeds {' '.join(map(str, seeds))} --out {out}"
+    with (
+        mistakes_explained((OSError, CheckpointError, CannotResumeError)),
+        interruptible(f"continue with: {again}"),
+    ):
+        records = seed_runs.train(
+            runs, overwrite=overwrite, again=again, log=log, say=console.print
+        )
+    settings = runs[0].settings
+    console.print(seeds_table(records, f"{settings.method}, {settings.source}, {settings.noise}"))
+    console.print(
+        f"Each run has its folder in {out}.\n"
+        f"Next: colafier compare {out} draws their learning curves.",
         soft_wrap=True,
     )
 
@@ -268,11 +337,3 @@ def noise(
 def given_options(**options: Any) -> dict[str, Any]:
     """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _same(now: Settings, then: Settings) -> None:
-    """Refuse to resume a run with settings other than those it was started with."""
-    before, after = ({**s.to_dict(), "hyper": None, **s.hyper} for s in (then, now))
-    both = [name for name in after if name in before]  # another method has other hyper-parameters
-    if changed := [f"{k} was {before[k]}, is {after[k]}" for k in both if before[k] != after[k]]:
-        raise ValueError(f"a resumed run keeps its settings; {'; '.join(changed)}")

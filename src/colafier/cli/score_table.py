@@ -5,6 +5,8 @@ from typing import Any
 
 from rich.table import Table
 
+from colafier.report.comparison import mean_and_deviation
+
 
 def percent(value: float) -> str:
     """A share as text, such as 93.1 %."""
@@ -44,6 +46,22 @@ def table(records: Mapping[str, Mapping[str, Any]], title: str) -> Table:
         values = [_figure(record, key) for record in records.values()]
         if any(value is not None for value in values):
             shown.add_row(words, *("-" if value is None else form(value) for value in values))
+    return shown
+
+
+def seeds_table(records: Mapping[int, Mapping[str, Any]], title: str) -> Table:
+    """The scores of runs that differ in their seeds, with mean and standard deviation."""
+    shown = Table(title=title, title_justify="left")
+    shown.add_column()
+    for seed in records:
+        shown.add_column(f"seed {seed}", justify="right")
+    shown.add_column("mean ± deviation", justify="right")
+    for key, words, form in LINES:
+        values = [_figure(record, key) for record in records.values()]
+        there = [value for value in values if value is not None]
+        if there:
+            texts = ["-" if value is None else form(value) for value in values]
+            shown.add_row(words, *texts, " ± ".join(map(form, mean_and_deviation(there))))
     return shown
 
 

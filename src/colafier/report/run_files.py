@@ -73,17 +73,21 @@ def read(out: Path, summary: dict[str, Any] | None = None) -> RunFiles:
         lines=pd.read_csv(out / LABELS, dtype=str, keep_default_na=False),
         summary=summary,
         config=read_json_object(out / CONFIG),
-        epochs=_json_lines(out / METRICS),
+        epochs=json_lines(out / METRICS),
         evidence=evidence.read(out),
         record=read_json_object(out / RECORD),
         noise=read_json_object(out / NOISE),
     )
 
 
-def _json_lines(path: Path) -> list[dict[str, Any]]:
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects in a file of JSON lines; none if there is no such file."""
     if not path.exists():
         return []
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); run again") from error
+    if not all(isinstance(line, dict) for line in lines):
+        raise ValueError(f"{path} is damaged (a line is not an object); run again")
+    return lines

@@ -148,11 +148,11 @@ def train(
         progress: Whether to show a progress bar in a terminal.
         log: Names of additional loggers; `metrics.jsonl` is always written.
     """
-    settings = _with_noise_rate(settings, task)
     data = with_labels(as_dataset(task), _encoded(task), decided, task.source.classes)
     fingerprint = data.dataset.fingerprint()
     digest = None if decided is None else decided.digest()
     config = RunConfig("train", settings.to_dict(), fingerprint, digest)
+    settings = _with_noise_rate(settings, task)
     settings = settings if epochs is None else replace(settings, epochs=epochs)
     claim = (
         nullcontext(None)

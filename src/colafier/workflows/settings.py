@@ -54,6 +54,14 @@ def resolve(
     return Settings(**values, hyper={**_defaults(method, chosen), **chosen})
 
 
+def refuse_changes(now: Settings, then: Settings) -> None:
+    """Refuse to resume a run with settings other than those it was started with."""
+    before, after = ({**s.to_dict(), "hyper": None, **s.hyper} for s in (then, now))
+    both = [name for name in after if name in before]  # another method has other hyper-parameters
+    if changed := [f"{k} was {before[k]}, is {after[k]}" for k in both if before[k] != after[k]]:
+        raise ValueError(f"a resumed run keeps its settings; {'; '.join(changed)}")
+
+
 def preset_names() -> list[str]:
     """Names of the presets in the package."""
     folder = resources.files("colafier.workflows") / "presets"
