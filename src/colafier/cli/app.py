@@ -12,7 +12,7 @@ from rich.table import Table
 
 from colafier import __version__
 from colafier._validation import range_words, type_words
-from colafier.cli import data, experiment, report, review
+from colafier.cli import bench, data, experiment, report, review
 from colafier.cli.experiment import Seed, given_options
 from colafier.cli.terminal import SHORT_HELP, console, interruptible, mistakes_explained
 from colafier.methods import REQUIRED, available, find, hyper_parameters
@@ -46,6 +46,7 @@ app.command()(review.apply)
 app.command()(experiment.train)
 app.command()(experiment.noise)
 app.add_typer(review.exchange, name="exchange")
+app.add_typer(bench.bench, name="bench")
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,1 @@
+"""The benchmark: suites of runs, their records, and tables of the results beside the paper's."""

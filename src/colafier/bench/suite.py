@@ -1,0 +1,222 @@
+"""Suites: which methods run on which data, with which noise, settings and seeds.
+
+A suite is a small TOML file in the folder `suites`; docs/benchmark.md explains its entries.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from colafier._io import content_digest, to_json
+from colafier.core.config import ADAPTIVE, AUTHORS
+from colafier.methods import available, build, find
+from colafier.workflows.settings import Settings, resolve
+
+FOLDER = Path(str(resources.files("colafier.bench"))) / "suites"
+STUDIES = ("lid_dis",)  # methods that study a part of another one and purify nothing
+KEYS = ("title", "seeds", "optional_seeds", "methods", "entries", "ablations", "data")
+PART_KEYS = ("like", "noises", "methods", "by_noise")  # beside the names of settings
+HUMAN = "CIFAR-10_human.pt"  # the file with the labels of CIFAR-10N
+
+Hyper = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the tables: a method with hyper-parameters."""
+
+    name: str
+    method: str
+    hyper: Hyper
+
+
+@dataclass(frozen=True)
+class Part:
+    """Data of a suite, with the settings that all its runs share."""
+
+    name: str
+    noises: tuple[str, ...]
+    settings: Mapping[str, Any]
+    methods: Mapping[str, Hyper]  # hyper-parameters of a method on this data
+    by_noise: Mapping[str, Mapping[str, Hyper]]  # the same for one kind of noise
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a suite."""
+
+    suite: str
+    part: str
+    entry: Entry
+    noise: str  # as the suite names it, without folders
+    settings: Settings
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """Part, entry, noise and seed: what a table has one number for."""
+        return self.part, self.entry.name, self.noise, self.settings.seed
+
+    def digest(self) -> str:
+        """A hash of all settings, resolved; where the data is does not matter."""
+        resolved = self.settings.to_dict() | {"data": "", "noise": self.noise}
+        method = build(self.entry.method, **self.settings.hyper)
+        resolved["hyper"] = {
+            name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+            for name, value in vars(method).items()
+            if name[0] != "_" and name not in ("training", "distributed")
+        }
+        return content_digest(to_json(resolved))[:12]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A benchmark: entries x noises x seeds on one or several data sets.
+
+    Args:
+        name: Name of the file.
+        title: What the tables are headed with.
+        seeds: Of all entries.
+        optional_seeds: Seeds that tables show where there are records, and do not miss otherwise.
+        entries: Rows of the tables.
+        parts: The data sets with their noises.
+    """
+
+    name: str
+    title: str
+    seeds: tuple[int, ...]
+    optional_seeds: tuple[int, ...]
+    entries: tuple[Entry, ...]
+    parts: tuple[Part, ...]
+
+    def runs(
+        self,
+        data: str = "",
+        methods: Sequence[str] = (),
+        noises: Sequence[str] = (),
+        seeds: Sequence[int] = (),
+    ) -> list[Run]:
+        """All runs, seed by seed, so that a stopped suite has whole seeds.
+
+        Args:
+            data: Folder with the files of the sources; empty: that of the suite.
+            methods: Names of entries, or of methods that the suite has none of; empty: all.
+            noises: Of the suite, or others; empty: those of the suite.
+            seeds: Empty: those of the suite.
+        """
+        entries = [self.entry(name) for name in methods] or list(self.entries)
+        return [
+            self.run(part, entry, noise, seed, data)
+            for seed in seeds or self.seeds
+            for part in self.parts
+            for noise in noises or part.noises
+            for entry in entries
+        ]
+
+    def entry(self, name: str) -> Entry:
+        """The entry of this name; any method is one, with its defaults."""
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        if name in available():
+            return Entry(name, name, {})
+        names = ", ".join(entry.name for entry in self.entries)
+        raise ValueError(f"{self.name} has no entry {name!r}; there are {names}, and any method")
+
+    def run(self, part: Part, entry: Entry, noise: str, seed: int, data: str = "") -> Run:
+        """One run, with all its settings."""
+        kind = noise.partition(":")[0]
+        method = entry.method
+        own = {
+            **part.methods.get(method, {}),
+            **part.by_noise.get(kind, {}).get(method, {}),
+            **entry.hyper,
+        }
+        values = {**part.settings, "method": method, "seed": seed}
+        values["data"] = data or values.get("data", "")
+        values["noise"] = _located(noise, values["data"])
+        values["epochs"] = round(part.settings["epochs"] / find(method).deployed_share)
+        return Run(self.name, part.name, entry, noise, resolve(None, values, own))
+
+
+def suite_names() -> list[str]:
+    """Names of all suites."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load_suite(name: str) -> Suite:
+    """Read a suite by its name, or from the path of a `.toml` file."""
+    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
+    if not path.is_file():
+        there = ", ".join(suite_names())
+        raise ValueError(f"no suite {name!r}; there are {there}, or give the path of a .toml file")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        _refuse_unknown(content, KEYS)
+        return Suite(
+            path.stem,
+            content["title"],
+            tuple(content["seeds"]),
+            tuple(content.get("optional_seeds", ())),
+            tuple(_entries(content)),
+            tuple(_part(name, table) for name, table in content["data"].items()),
+        )
+    except (KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a suite: {error}") from error
+
+
+def ablations() -> Iterator[Entry]:
+    """CoLafier without one part of the paper, or without one choice of `adaptive`.
+
+    Without a choice means: with the value that the authors' code has.
+    """
+    yield Entry("colafier", "colafier", {})
+    yield Entry("single view", "colafier", {"single_view": True})
+    yield Entry("clean loss only", "colafier", {"hard_loss": False, "noisy_loss": False})
+    yield Entry("no noisy loss", "colafier", {"noisy_loss": False})
+    yield Entry("no hard loss", "colafier", {"hard_loss": False})
+    for field in fields(ADAPTIVE):
+        theirs = getattr(AUTHORS, field.name)
+        if getattr(ADAPTIVE, field.name) != theirs:
+            yield Entry(f"{field.name}={theirs}".lower(), "colafier", {field.name: theirs})
+
+
+def _entries(content: Mapping[str, Any]) -> Iterator[Entry]:
+    """Entries from the lists `methods` and `entries` of a suite, and from `ablations`."""
+    names = content.get("methods", [])
+    if names == ["all"]:
+        names = [name for name in available() if name not in STUDIES]
+    yield from (Entry(name, name, {}) for name in names)
+    for name, table in content.get("entries", {}).items():
+        yield Entry(name, table["method"], {k: v for k, v in table.items() if k != "method"})
+    if content.get("ablations"):
+        yield from ablations()
+
+
+def _part(name: str, table: Mapping[str, Any]) -> Part:
+    """One table `data.NAME`; with `like`, the data of that name in another suite."""
+    _refuse_unknown(table, (*PART_KEYS, *Settings.__dataclass_fields__))
+    if like := table.get("like"):
+        found = next(part for part in load_suite(like).parts if part.name == name)
+        return Part(name, tuple(table["noises"]), found.settings, found.methods, found.by_noise)
+    plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    noises = tuple(plain.pop("noises"))
+    return Part(name, noises, plain, table.get("methods", {}), table.get("by_noise", {}))
+
+
+def _refuse_unknown(table: Mapping[str, Any], known: Sequence[str]) -> None:
+    if unknown := table.keys() - set(known):
+        raise ValueError(f"it has {min(unknown)!r}, which is none of {', '.join(known)}")
+
+
+def _located(noise: str, data: str) -> str:
+    """A noise with the path of its file: CIFAR-10N's in the data folder, others in `suites`."""
+    kind, _, rest = noise.partition(":")
+    if kind == "file":
+        return f"file:{FOLDER / rest}"
+    if kind != "cifar10n":
+        return noise
+    near = [Path(data) / HUMAN, Path(data).parent / HUMAN]
+    return f"{noise}:{next((path for path in near if path.is_file()), near[0])}"

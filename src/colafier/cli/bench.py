@@ -1,0 +1,109 @@
+"""Commands for the benchmark: run a suite of methods, noises and seeds."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colafier.cli.many_values import ManyValues
+from colafier.cli.terminal import SHORT_HELP, console, interruptible, mistakes_explained
+
+if TYPE_CHECKING:
+    from colafier.bench.results import Record
+    from colafier.bench.runner import Progress
+
+bench = typer.Typer(
+    no_args_is_help=True,
+    context_settings=SHORT_HELP,
+    help="Run the benchmark, and compare all methods in tables.",
+)
+
+SuiteName = Annotated[
+    str,
+    typer.Argument(metavar="SUITE", help="Name of a suite, or the path of a .toml file."),
+]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(help="Entries of the suite, or other methods.", show_default="all of the suite"),
+]
+Noises = Annotated[
+    list[str] | None,
+    typer.Option(help="Noises, as in the suite or others.", show_default="those of the suite"),
+]
+Seeds = Annotated[list[int] | None, typer.Option(help="Seeds.", show_default="those of the suite")]
+Out = Annotated[Path, typer.Option(help="Folder for the records, SUITE.jsonl, and the tables.")]
+OUT = Path("runs/bench")
+
+
+@bench.command(cls=ManyValues)
+def run(
+    suite: SuiteName,
+    methods: Methods = None,
+    noises: Noises = None,
+    seeds: Seeds = None,
+    data: Annotated[
+        str, typer.Option(help="Folder with the files of the data set.", show_default="")
+    ] = "",
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 2,
+    out: Out = OUT,
+    redo: Annotated[
+        bool, typer.Option("--redo", help="Run again what has a record; the new one counts.")
+    ] = False,
+) -> None:
+    """Run all methods of a suite with all its noises and seeds.
+
+    - `colafier bench run digits`
+    - `colafier bench run digits --methods ce colafier --noises instance:0.4 --seeds 1 2 3`
+    - `colafier bench run features --data FOLDER --jobs 2`
+
+    Each run adds a line to OUT/SUITE.jsonl when it ends. Start the same command again to continue
+    where it was stopped: runs that have a record with the same settings are skipped.
+    """
+    from colafier.bench.results import Results
+    from colafier.bench.runner import run_all
+    from colafier.bench.suite import load_suite
+
+    with mistakes_explained():
+        chosen = load_suite(suite)
+        runs = chosen.runs(data, methods or (), noises or (), seeds or ())
+    results = Results(out, chosen.name)
+    advice = f"the records so far are in {results.path}; start the same command again to continue"
+    with mistakes_explained(), interruptible(advice):
+        progress = run_all(runs, results, jobs=jobs, redo=redo, report=_report)
+    skipped = len(runs) - progress.done
+    failures = f", {progress.failures} of them failed" if progress.failures else ""
+    console.print(
+        f"{progress.done} runs done{failures}, {skipped} had a record before. "
+        f"The records are in {results.path}.",
+        soft_wrap=True,
+    )
+    if progress.failures:
+        raise typer.Exit(1)
+
+
+def _report(record: "Record", progress: "Progress") -> None:
+    """Print a line about a run that has ended, and the time left."""
+    from colafier.bench.results import failed
+
+    if failed(record):
+        result = f"failed: {record['error']}"
+    else:
+        result = (
+            f"test {record['test_accuracy']:.3f}, labels {record['labels_right_before']:.3f} -> "
+            f"{record['labels_right_after']:.3f}, audit {record['audit_labels_right_after']:.3f}"
+        )
+    left = progress.seconds_left()
+    time_left = "" if not progress.ahead or left is None else f", {duration(left)} left"
+    console.print(
+        f"{progress.done}/{progress.total} {record['entry']}, {record['noise']['name']}, "
+        f"seed {record['seed']}: {result}, {record['run_seconds']:.0f} s{time_left}",
+        soft_wrap=True,
+    )
+
+
+def duration(seconds: float) -> str:
+    """A time in words, such as 2 h 05 min."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
