@@ -72,7 +72,7 @@ def run_all(
     progress = Progress(len(ahead), jobs, ahead=[(run.part, run.entry.name) for run in ahead])
     for record in records.values():
         progress.learn(record)
-    for run in {(r.part, r.settings.data): r for r in ahead}.values():
+    for run in {(r.part, r.noise): r for r in ahead}.values():
         prepared(run.settings, run.noise)  # missing files are an error here; fills the cache
     if jobs > 1:
         forget_rows()  # each worker loads its own
