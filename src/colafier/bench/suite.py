@@ -4,33 +4,26 @@ A suite is a small TOML file in the folder `suites`; docs/benchmark.md explains 
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from colafier._io import content_digest, to_json
-from colafier.core.config import ADAPTIVE, AUTHORS
+from colafier.bench.entries import Entry, entries_of
 from colafier.methods import available, build, find
 from colafier.workflows.settings import Settings, resolve
 
 FOLDER = Path(str(resources.files("colafier.bench"))) / "suites"
-STUDIES = ("lid_dis",)  # methods that study a part of another one and purify nothing
-KEYS = ("title", "seeds", "optional_seeds", "methods", "entries", "ablations", "data")
+KEYS = (
+    "title", "long", "seeds", "optional_seeds",
+    "methods", "entries", "ablations", "choices", "data",
+)  # fmt: skip
 PART_KEYS = ("like", "noises", "methods", "by_noise")  # beside the names of settings
 HUMAN = "CIFAR-10_human.pt"  # the file with the labels of CIFAR-10N
 
 Hyper = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A row of the tables: a method with hyper-parameters."""
-
-    name: str
-    method: str
-    hyper: Hyper
 
 
 @dataclass(frozen=True)
@@ -60,15 +53,19 @@ class Run:
         return self.part, self.entry.name, self.noise, self.settings.seed
 
     def digest(self) -> str:
-        """A hash of all settings, resolved; where the data is does not matter."""
-        resolved = self.settings.to_dict() | {"data": "", "noise": self.noise}
+        """A hash of all settings, resolved; where the data is does not matter.
+
+        Settings at their default are left out, so that a new setting changes no hash.
+        """
+        values = {**self.settings.to_dict(), "data": "", "noise": self.noise, "hyper": None}
+        changed = {k: v for k, v in values.items() if v != getattr(Settings, k, None)}
         method = build(self.entry.method, **self.settings.hyper)
-        resolved["hyper"] = {
+        hyper = {
             name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
             for name, value in vars(method).items()
             if name[0] != "_" and name not in ("training", "distributed")
         }
-        return content_digest(to_json(resolved))[:12]
+        return content_digest(to_json({**changed, "hyper": hyper}))[:12]
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,7 @@ class Suite:
         optional_seeds: Seeds that tables show where there are records, and do not miss otherwise.
         entries: Rows of the tables.
         parts: The data sets with their noises.
+        long: Whether the suite is for a GPU, so that its cost is estimated before it begins.
     """
 
     name: str
@@ -90,6 +88,7 @@ class Suite:
     optional_seeds: tuple[int, ...]
     entries: tuple[Entry, ...]
     parts: tuple[Part, ...]
+    long: bool = False
 
     def runs(
         self,
@@ -160,39 +159,12 @@ def load_suite(name: str) -> Suite:
             content["title"],
             tuple(content["seeds"]),
             tuple(content.get("optional_seeds", ())),
-            tuple(_entries(content)),
+            tuple(entries_of(content)),
             tuple(_part(name, table) for name, table in content["data"].items()),
+            content.get("long", False),
         )
     except (KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a suite: {error}") from error
-
-
-def ablations() -> Iterator[Entry]:
-    """CoLafier without one part of the paper, or without one choice of `adaptive`.
-
-    Without a choice means: with the value that the authors' code has.
-    """
-    yield Entry("colafier", "colafier", {})
-    yield Entry("single view", "colafier", {"single_view": True})
-    yield Entry("clean loss only", "colafier", {"hard_loss": False, "noisy_loss": False})
-    yield Entry("no noisy loss", "colafier", {"noisy_loss": False})
-    yield Entry("no hard loss", "colafier", {"hard_loss": False})
-    for field in fields(ADAPTIVE):
-        theirs = getattr(AUTHORS, field.name)
-        if getattr(ADAPTIVE, field.name) != theirs:
-            yield Entry(f"{field.name}={theirs}".lower(), "colafier", {field.name: theirs})
-
-
-def _entries(content: Mapping[str, Any]) -> Iterator[Entry]:
-    """Entries from the lists `methods` and `entries` of a suite, and from `ablations`."""
-    names = content.get("methods", [])
-    if names == ["all"]:
-        names = [name for name in available() if name not in STUDIES]
-    yield from (Entry(name, name, {}) for name in names)
-    for name, table in content.get("entries", {}).items():
-        yield Entry(name, table["method"], {k: v for k, v in table.items() if k != "method"})
-    if content.get("ablations"):
-        yield from ablations()
 
 
 def _part(name: str, table: Mapping[str, Any]) -> Part:
