@@ -45,9 +45,7 @@ def execute(run: Run) -> Record:
 
 def prepared(settings: Settings, noise: str) -> Task:
     """The rows with noisy labels; rows are kept in memory for the next run on the same data."""
-    source, rows = _rows(
-        settings.source, settings.data, settings.limit, settings.pad_to, settings.embedder
-    )
+    source, rows = images_and_rows(settings)
     task = experiment.with_noise(settings, source, rows)
     check_labels(settings, noise, task.manifest)
     return task
@@ -55,7 +53,7 @@ def prepared(settings: Settings, noise: str) -> Task:
 
 def forget_rows() -> None:
     """Free the memory of rows that `prepared` has kept."""
-    _rows.cache_clear()
+    _loaded.cache_clear()
 
 
 def _scores(run: Run) -> Record:
@@ -92,13 +90,15 @@ def changed_hyper(method: str, hyper: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in hyper.items() if defaults.get(k, REQUIRED) != v}
 
 
-@lru_cache(maxsize=2)
-def _rows(
-    source: str, data: str, limit: int | None, pad_to: int | None, embedder: str
-) -> tuple[Source, Source]:
+def images_and_rows(settings: Settings) -> tuple[Source, Source]:
     """A source, and the rows that methods are given: itself, or features of its images."""
-    values = {"source": source, "data": data, "limit": limit, "pad_to": pad_to}
-    settings = resolve(None, {**values, "embedder": embedder})
+    names = ("source", "data", "limit", "pad_to", "embedder")
+    return _loaded(**{name: getattr(settings, name) for name in names})
+
+
+@lru_cache(maxsize=2)
+def _loaded(**values: Any) -> tuple[Source, Source]:
+    settings = resolve(None, values)
     images = experiment.load(settings)
     return images, experiment.embedded(settings, images)
 

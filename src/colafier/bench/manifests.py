@@ -1,6 +1,6 @@
 """Noise manifests: hashes of the noisy labels of the suites, so that all run on the same labels.
 
-`suites/noise.json` is written by `python -m colafier.bench.manifests DATA`.
+`benchmarks/noise_manifests.py` writes the file, `suites/noise.json`.
 """
 
 import json
