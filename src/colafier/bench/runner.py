@@ -55,22 +55,26 @@ class Progress:
 Report = Callable[[Record, Progress], None]
 
 
+def runs_ahead(runs: Sequence[Run], results: Results, redo: bool = False) -> list[Run]:
+    """The runs that have no record yet, of the same settings and without an error."""
+    records = results.newest()
+    return [run for run in runs if redo or not is_done(run, records)]
+
+
 def run_all(
-    runs: Sequence[Run], results: Results, *, jobs: int, redo: bool, report: Report
+    ahead: Sequence[Run], results: Results, *, jobs: int, redo: bool, report: Report
 ) -> Progress:
-    """Execute runs that have no record yet, and append the record of each as it ends.
+    """Execute runs, and append the record of each as it ends.
 
     Args:
-        runs: All runs that are wanted.
+        ahead: The runs, see `runs_ahead`.
         results: Where records are.
         jobs: Runs at the same time, each in a process; 1: in this process.
-        redo: Run again what has a record.
+        redo: Run again what has a record; otherwise what another command has done is left out.
         report: Called after each run.
     """
-    records = results.newest()
-    ahead = list(runs) if redo else [run for run in runs if not is_done(run, records)]
     progress = Progress(len(ahead), jobs, ahead=[(run.part, run.entry.name) for run in ahead])
-    for record in records.values():
+    for record in results.newest().values():
         progress.learn(record)
     for run in {(r.part, r.noise): r for r in ahead}.values():
         prepared(run.settings, run.noise)  # missing files are an error here; fills the cache
@@ -79,7 +83,7 @@ def run_all(
 
     def wanted() -> Iterator[Run]:
         for run in ahead:
-            if redo or not is_done(run, results.newest()):  # another command may have done it
+            if redo or not is_done(run, results.newest()):
                 yield run
             else:
                 progress.total -= 1
@@ -98,16 +102,17 @@ def run_all(
     return progress
 
 
-def cores() -> int:
-    """Cores that this process may use."""
+def threads_each(jobs: int) -> int:
+    """Threads of each of so many runs: the cores that this process may use, shared equally."""
+    cores = os.cpu_count() or 1
     with suppress(AttributeError):  # Linux only
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    return max(1, cores // jobs)
 
 
 def _in_workers(runs: Iterator[Run], jobs: int, save: Callable[[Record], None]) -> None:
     """Execute runs in processes, a new one whenever one ends."""
-    with _few_threads(max(1, cores() // jobs)):
+    with _few_threads(threads_each(jobs)):
         pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_ignore_interrupt)
         busy: set[Future[Record]] = set()
         try:

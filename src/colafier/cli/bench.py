@@ -1,5 +1,6 @@
 """Commands for the benchmark: run a suite of methods, noises and seeds."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from colafier.cli.terminal import SHORT_HELP, console, interruptible, mistakes_e
 if TYPE_CHECKING:
     from colafier.bench.results import Record
     from colafier.bench.runner import Progress
+    from colafier.bench.suite import Run
 
 bench = typer.Typer(
     no_args_is_help=True,
@@ -49,6 +51,9 @@ def run(
     redo: Annotated[
         bool, typer.Option("--redo", help="Run again what has a record; the new one counts.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Begin even if the runs will take more than a day.")
+    ] = False,
 ) -> None:
     """Run all methods of a suite with all its noises and seeds.
 
@@ -60,25 +65,46 @@ def run(
     where it was stopped: runs that have a record with the same settings are skipped.
     """
     from colafier.bench.results import Results
-    from colafier.bench.runner import run_all
+    from colafier.bench.runner import run_all, runs_ahead, threads_each
     from colafier.bench.suite import load_suite
 
     with mistakes_explained():
         chosen = load_suite(suite)
         runs = chosen.runs(data, methods or (), noises or (), seeds or ())
-    results = Results(out, chosen.name)
+        results = Results(out, chosen.name)
+        ahead = runs_ahead(runs, results, redo)
+        threads = threads_each(jobs)
+        console.print(
+            f"{len(runs)} runs, {len(runs) - len(ahead)} of them have a record; {jobs} at a time, "
+            f"each with {threads} thread{'s' if threads > 1 else ''}.",
+            soft_wrap=True,
+        )
+        if chosen.long and ahead:
+            _announce_cost(ahead, yes)
     advice = f"the records so far are in {results.path}; start the same command again to continue"
     with mistakes_explained(), interruptible(advice):
-        progress = run_all(runs, results, jobs=jobs, redo=redo, report=_report)
-    skipped = len(runs) - progress.done
+        progress = run_all(ahead, results, jobs=jobs, redo=redo, report=_report)
     failures = f", {progress.failures} of them failed" if progress.failures else ""
     console.print(
-        f"{progress.done} runs done{failures}, {skipped} had a record before. "
+        f"{progress.done} runs done{failures}, {len(runs) - len(ahead)} had a record before. "
         f"The records are in {results.path}.",
         soft_wrap=True,
     )
     if progress.failures:
         raise typer.Exit(1)
+
+
+def _announce_cost(ahead: "Sequence[Run]", yes: bool) -> None:
+    """Print how long the runs will take; more than a day needs the consent of the user."""
+    from colafier._progress import progress_bar
+    from colafier.bench.cost import DAY, estimate
+
+    entries = len({(run.part, run.entry.name) for run in ahead})
+    with progress_bar("measuring a few steps", entries) as advance:
+        cost = estimate(ahead, advance)
+    console.print(str(cost), soft_wrap=True)
+    if cost.seconds > DAY and not yes:
+        raise ValueError("this is more than a day: give --yes to begin, or choose with --methods")
 
 
 def _report(record: "Record", progress: "Progress") -> None:
