@@ -14,7 +14,7 @@ PARTS = {  # of the paper's ablation study: what is left out
     "no-noisy": {"noisy_loss": False},
     "no-hard": {"hard_loss": False},
 }
-FULL = {"adaptive": "colafier", "authors": "colafier-authors", "paper": "colafier-paper"}
+VARIANTS = {"colafier-authors": "authors", "colafier-paper": "paper"}  # beside the default
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,10 @@ def entries_of(content: Mapping[str, Any]) -> Iterator[Entry]:
 def _ablations(variant: str) -> Iterator[Entry]:
     """A variant, and the same without each of the paper's parts."""
     own = {} if variant == "adaptive" else {"variant": variant}
-    yield Entry(FULL[variant], "colafier", own)
+    whole = f"colafier-{variant}" if own else "colafier"
+    yield Entry(whole, "colafier", own)
     for name, left_out in PARTS.items():
-        yield Entry(f"{FULL[variant]}:{name}", "colafier", {**own, **left_out})
+        yield Entry(f"{whole}:{name}", "colafier", {**own, **left_out})
 
 
 def _choices() -> Iterator[Entry]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from colafier._io import content_digest, to_json
-from colafier.bench.entries import Entry, entries_of
+from colafier.bench.entries import VARIANTS, Entry, entries_of
 from colafier.methods import available, build, find
 from colafier.workflows.settings import Settings, resolve
 
@@ -37,7 +37,7 @@ class Part:
     by_noise: Mapping[str, Mapping[str, Hyper]]  # the same for one kind of noise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # hashed by identity: its settings hold dictionaries
 class Run:
     """One run of a suite."""
 
@@ -115,14 +115,19 @@ class Suite:
         ]
 
     def entry(self, name: str) -> Entry:
-        """The entry of this name; any method is one, with its defaults."""
+        """The entry of this name; any method or variant is one, with its defaults."""
         for entry in self.entries:
             if entry.name == name:
                 return entry
         if name in available():
             return Entry(name, name, {})
+        if name in VARIANTS:
+            return Entry(name, "colafier", {"variant": VARIANTS[name]})
         names = ", ".join(entry.name for entry in self.entries)
-        raise ValueError(f"{self.name} has no entry {name!r}; there are {names}, and any method")
+        raise ValueError(
+            f"{self.name} has no entry {name!r}; there are {names}, {' and '.join(VARIANTS)}, and "
+            "any method"
+        )
 
     def run(self, part: Part, entry: Entry, noise: str, seed: int, data: str = "") -> Run:
         """One run, with all its settings."""

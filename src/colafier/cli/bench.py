@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from colafier._io import write_text
 from colafier.cli.many_values import ManyValues
 from colafier.cli.terminal import SHORT_HELP, console, interruptible, mistakes_explained
 
@@ -92,6 +93,45 @@ def run(
     )
     if progress.failures:
         raise typer.Exit(1)
+
+
+@bench.command(cls=ManyValues)
+def table(
+    suite: SuiteName,
+    methods: Methods = None,
+    noises: Noises = None,
+    seeds: Seeds = None,
+    out: Out = OUT,
+) -> None:
+    """Show the results of a suite, and write them as Markdown, LaTeX and a plot.
+
+    - `colafier bench table digits`
+    - `colafier bench table digits --methods ce elr colafier`
+
+    Reads OUT/SUITE.jsonl; writes OUT/SUITE.md, OUT/SUITE.tex and OUT/SUITE.svg. The tables say
+    which runs are missing.
+    """
+    from colafier.bench import tables
+    from colafier.bench.plot import plot
+    from colafier.bench.results import Results
+    from colafier.bench.scores import collect
+    from colafier.bench.suite import load_suite
+
+    with mistakes_explained():
+        chosen = load_suite(suite)
+        results = Results(out, chosen.name)
+        found = collect(chosen, results, methods or (), noises or (), seeds or ())
+        if not found.records:
+            raise ValueError(
+                f"{results.path} has no such runs; start with: colafier bench run {suite}"
+            )
+        text = tables.markdown(found)
+        written = [out / f"{chosen.name}.{ending}" for ending in ("md", "tex", "svg")]
+        write_text(written[0], text)
+        write_text(written[1], tables.latex(found))
+        console.print(text, soft_wrap=True)
+        plot(found, written[2])
+    console.print(f"Wrote {', '.join(map(str, written))}.", soft_wrap=True)
 
 
 def _announce_cost(ahead: "Sequence[Run]", yes: bool) -> None:
