@@ -108,8 +108,8 @@ def table(
     - `colafier bench table digits`
     - `colafier bench table digits --methods ce elr colafier`
 
-    Reads OUT/SUITE.jsonl; writes OUT/SUITE.md, OUT/SUITE.tex and OUT/SUITE.svg. The tables say
-    which runs are missing.
+    Reads OUT/SUITE.jsonl; writes OUT/SUITE.md, SUITE.tex, and plots of test accuracy (SUITE.png)
+    and of right labels (SUITE-labels.png). The tables say which runs are missing.
     """
     from colafier.bench import tables
     from colafier.bench.plot import plot
@@ -126,11 +126,13 @@ def table(
                 f"{results.path} has no such runs; start with: colafier bench run {suite}"
             )
         text = tables.markdown(found)
-        written = [out / f"{chosen.name}.{ending}" for ending in ("md", "tex", "svg")]
+        endings = (".md", ".tex", ".png", "-labels.png")
+        written = [out / f"{chosen.name}{ending}" for ending in endings]
         write_text(written[0], text)
         write_text(written[1], tables.latex(found))
         console.print(text, soft_wrap=True)
         plot(found, written[2])
+        plot(found, written[3], "labels_right_after")
     console.print(f"Wrote {', '.join(map(str, written))}.", soft_wrap=True)
 
 
