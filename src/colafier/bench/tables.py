@@ -29,7 +29,7 @@ def grids(found: Collected) -> list[Grid]:
 def markdown(found: Collected) -> str:
     """All tables, what is missing, and how the records were made."""
     parts = [f"# {found.suite.title}", _explanation(found)]
-    parts += [f"## {grid.title}\n\n{_markdown_grid(grid)}" for grid in grids(found)]
+    parts += [f"## {grid.title}\n\n{markdown_grid(grid)}" for grid in grids(found)]
     parts += [f"## About these records\n\n{notes(found)}"]
     return "\n\n".join(parts) + "\n"
 
@@ -133,12 +133,12 @@ def _metric_grid(found: Collected, scores: Scores) -> Grid:
     rows = []
     if scores.before:
         mean = fmean(cell.mean for cell in scores.before)
-        rows.append(("(before)", *(_cell(c, False) for c in scores.before), f"{mean:.2f}", ""))
+        rows.append(("(before)", *(cell_text(c) for c in scores.before), f"{mean:.2f}", ""))
     top, first = _best_summary(scores)
     most = max((len(c.values) for c in _all_cells(found) if c is not None), default=0)
     for entry in found.order:
         cells = [
-            _cell(cell, cell is not None and cell.mean == scores.best(column), most)
+            cell_text(cell, cell is not None and cell.mean == scores.best(column), most)
             for column, cell in enumerate(scores.cells[entry])
         ]
         average, rank = scores.average(entry), scores.mean_rank(entry)
@@ -151,7 +151,7 @@ def _named(entry: str, found: Collected) -> str:
     return entry + (f" {RATE_MARK}" if entry in found.knows_rate else "")
 
 
-def _cell(cell: Cell | None, bold: bool, seeds: int = 0) -> str:
+def cell_text(cell: Cell | None, bold: bool = False, seeds: int = 0) -> str:
     """Mean and deviation; the number of seeds if it is lower than elsewhere."""
     if cell is None:
         return ""
@@ -169,7 +169,9 @@ def _number(value: float | None, form: str, bold: bool) -> str:
     return f"*{value:{form}}" if bold else f"{value:{form}}"
 
 
-def _markdown_grid(grid: Grid) -> str:
+def markdown_grid(grid: Grid) -> str:
+    """A table as Markdown."""
+
     def text(cell: str) -> str:
         return f"**{cell[1:]}**" if cell.startswith("*") else cell
 

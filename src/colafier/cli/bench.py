@@ -1,4 +1,4 @@
-"""Commands for the benchmark: run a suite of methods, noises and seeds."""
+"""Commands for the benchmark: run a suite, show its tables, compare it with the paper."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -134,6 +134,31 @@ def table(
         plot(found, written[2])
         plot(found, written[3], "labels_right_after")
     console.print(f"Wrote {', '.join(map(str, written))}.", soft_wrap=True)
+
+
+@bench.command()
+def compare(
+    suite: Annotated[
+        str, typer.Argument(metavar="SUITE", help="table1a, table1b, table2 or ablation.")
+    ],
+    out: Out = OUT,
+) -> None:
+    """Put the numbers that the paper prints beside ours.
+
+    - `colafier bench compare ablation`
+    - `colafier bench compare table1b --out docs/results`
+
+    If the suite itself has not been run, the smaller suites with the same noise are shown. Writes
+    OUT/SUITE-paper.md.
+    """
+    from colafier.bench.paper import comparison
+
+    with mistakes_explained():
+        text = comparison(suite, out)
+        path = out / f"{suite}-paper.md"
+        write_text(path, text)
+    console.print(text, soft_wrap=True)
+    console.print(f"Wrote {path}.", soft_wrap=True)
 
 
 def _announce_cost(ahead: "Sequence[Run]", yes: bool) -> None:
