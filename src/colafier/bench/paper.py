@@ -88,9 +88,9 @@ def comparison(name: str, folder: Path) -> str:
         raise ValueError(f"{folder} has no records to compare with; start with: {needed}")
     parts.append(
         "Percent, mean ± standard deviation over seeds. The paper's metric is the mean of the "
-        "three best epochs by test accuracy, which cannot be had without test labels: compare it "
-        f'with "{SHOWN["oracle_top3"]}". "{SHOWN["test_accuracy"]}" is the accuracy of the last epoch. '
-        "Rows with a star were run by the paper's authors; other baselines are quoted by it."
+        "three best epochs by test accuracy, which cannot be had without test labels. Compare it "
+        f'with "{SHOWN["oracle_top3"]}"; "{SHOWN["test_accuracy"]}" is the accuracy of the last '
+        "epoch. Rows with a star were run by the paper's authors; it quotes other baselines."
     )
     for ours in found:
         parts.append(f"## Ours: {ours.suite.title}")
