@@ -5,8 +5,9 @@ A suite is a small TOML file in the folder `suites`; docs/benchmark.md explains 
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from importlib import resources
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,23 @@ class Part:
     settings: Mapping[str, Any]
     methods: Mapping[str, Hyper]  # hyper-parameters of a method on this data
     by_noise: Mapping[str, Mapping[str, Hyper]]  # the same for one kind of noise
+
+    def resolved(self, entry: Entry, kind: str, data: str) -> Settings:
+        """The settings of an entry for a kind of noise, apart from rate and seed.
+
+        An entry whose deployed net starts in mid-run gets as many more epochs as this net needs to
+        train as long as the nets of other entries.
+        """
+        method = entry.method
+        own = {
+            **self.methods.get(method, {}),
+            **self.by_noise.get(kind, {}).get(method, {}),
+            **entry.hyper,
+        }
+        values = {**self.settings, "method": method}
+        values["data"] = data or values.get("data", "")
+        values["epochs"] = round(self.settings["epochs"] / find(method).deployed_share)
+        return resolve(None, values, own)
 
 
 @dataclass(frozen=True, eq=False)  # hashed by identity: its settings hold dictionaries
@@ -106,13 +124,18 @@ class Suite:
             seeds: Empty: those of the suite.
         """
         entries = [self.entry(name) for name in methods] or list(self.entries)
-        return [
-            self.run(part, entry, noise, seed, data)
-            for seed in seeds or self.seeds
-            for part in self.parts
-            for noise in noises or part.noises
-            for entry in entries
-        ]
+        resolved: dict[tuple[str, str, str], Settings] = {}
+        runs = []
+        for seed, part in product(seeds or self.seeds, self.parts):
+            for noise, entry in product(noises or part.noises, entries):
+                kind = noise.partition(":")[0]
+                place = (part.name, entry.name, kind)
+                if place not in resolved:  # the same for all rates and seeds
+                    resolved[place] = part.resolved(entry, kind, data)
+                folder = resolved[place].data
+                settings = replace(resolved[place], seed=seed, noise=_located(noise, folder))
+                runs.append(Run(self.name, part.name, entry, noise, settings))
+        return runs
 
     def entry(self, name: str) -> Entry:
         """The entry of this name; any method or variant is one, with its defaults."""
@@ -128,21 +151,6 @@ class Suite:
             f"{self.name} has no entry {name!r}; there are {names}, {' and '.join(VARIANTS)}, and "
             "any method"
         )
-
-    def run(self, part: Part, entry: Entry, noise: str, seed: int, data: str = "") -> Run:
-        """One run, with all its settings."""
-        kind = noise.partition(":")[0]
-        method = entry.method
-        own = {
-            **part.methods.get(method, {}),
-            **part.by_noise.get(kind, {}).get(method, {}),
-            **entry.hyper,
-        }
-        values = {**part.settings, "method": method, "seed": seed}
-        values["data"] = data or values.get("data", "")
-        values["noise"] = _located(noise, values["data"])
-        values["epochs"] = round(part.settings["epochs"] / find(method).deployed_share)
-        return Run(self.name, part.name, entry, noise, resolve(None, values, own))
 
 
 def suite_names() -> list[str]:
