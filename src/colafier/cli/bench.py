@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colafier._io import write_text
-from colafier.cli.many_values import ManyValues
+from colafier.cli.list_options import ListOptionsCommand
 from colafier.cli.terminal import SHORT_HELP, console, interruptible, mistakes_explained
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ Out = Annotated[Path, typer.Option(help="Folder for the records, SUITE.jsonl, an
 OUT = Path("runs/bench")
 
 
-@bench.command(cls=ManyValues)
+@bench.command(cls=ListOptionsCommand)
 def run(
     suite: SuiteName,
     methods: Methods = None,
@@ -95,7 +95,7 @@ def run(
         raise typer.Exit(1)
 
 
-@bench.command(cls=ManyValues)
+@bench.command(cls=ListOptionsCommand)
 def table(
     suite: SuiteName,
     methods: Methods = None,
