@@ -1,7 +1,7 @@
-"""The detection baselines of `colafier.audit.detectors` on the rows and labels of methods.py.
+"""The detection baselines of `colafier.audit.detectors` on rows and labels of the benchmark.
 
-    python benchmarks/detectors.py                # digits, 40 % instance noise
-    python benchmarks/detectors.py --fm-mini      # Fashion-MNIST, see fm_mini.py
+    python benchmarks/detectors.py                # suite digits, 40 % instance noise
+    python benchmarks/detectors.py --fm-mini      # suite fm-mini
 
 Prints a Markdown table: how well each detector ranks the wrong labels first. Confident learning
 uses out-of-fold probabilities of a logistic regression on the pixels. Losses and margins come from
@@ -11,7 +11,6 @@ plain training (`ce`). Neighbors are found among the pixels.
 import argparse
 import sys
 
-import fm_mini
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -19,6 +18,7 @@ from sklearn.model_selection import cross_val_predict
 from torch import Tensor
 
 from colafier.audit import detectors
+from colafier.bench.suite import load_suite
 from colafier.methods import build
 from colafier.methods.contract import Labels, Method
 from colafier.nets import net_factory
@@ -26,7 +26,7 @@ from colafier.training.optimizers import OptimizerSettings
 from colafier.training.trainer import fit
 from colafier.training.training_set import TrainingSet
 from colafier.workflows.experiment import Task, prepare
-from colafier.workflows.settings import Settings, resolve
+from colafier.workflows.settings import Settings
 
 
 def training_course(settings: Settings, task: Task) -> list[Tensor]:
@@ -84,11 +84,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fm-mini", action="store_true", help="Fashion-MNIST instead of digits")
+    parser.add_argument("--data", default="", help="folder of the files of Fashion-MNIST")
     args = parser.parse_args()
 
-    observed = fm_mini.conditions() if args.fm_mini else {}
-    preset = None if args.fm_mini else "digits"
-    settings = resolve(preset, {**observed, "method": "ce", "seed": args.seed})
+    suite = load_suite("fm-mini" if args.fm_mini else "digits")
+    noises = [] if args.fm_mini else ["instance:0.4"]
+    (run,) = suite.runs(args.data, ["ce"], noises, [args.seed])
+    settings = run.settings
     task = prepare(settings)
     wrong = (task.observed != task.truth).numpy()
     lines = ["| detector | AUROC for wrong labels | average precision |", "| --- | --- | --- |"]

@@ -9,7 +9,7 @@ find it:
     export COLAFIER_METHODS=examples/new_method.py
     colafier train --preset digits --method new_method --out runs/new
     pytest tests/methods/test_common.py -k new_method
-    python benchmarks/methods.py --methods ce new_method
+    colafier bench run digits --methods ce new_method
 """
 
 import os

@@ -1,86 +1,26 @@
-"""The benchmark scripts run and print what they promise, on made-up files."""
+"""The benchmark scripts run and print what they promise, on little data."""
 
-import importlib
 import json
 import runpy
-import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
+
+from colafier.bench.suite import FOLDER, load_suite
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Idx files of 70 training and 20 test images, and noisy labels of the first 60."""
-    rng = np.random.default_rng(0)
-    for part, n in (("train", 70), ("t10k", 20)):
-        images, labels = rng.integers(0, 256, (n, 28, 28)), np.arange(n) % 10
-        for name, values in (("images-idx3", images), ("labels-idx1", labels)):
-            head = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
-            (tmp_path / f"{part}-{name}-ubyte").write_bytes(head + values.astype("u1").tobytes())
-    noisy = np.arange(60) % 10
-    noisy[:15] = (noisy[:15] + 1) % 10
-    np.save(tmp_path / "noisy.npy", noisy)
-    return tmp_path
-
-
-@pytest.mark.parametrize("method", ["colafier", "ce"])
-def test_fm_mini_prints_one_line(
-    method: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = f"--seeds 1 2 --epochs 1 --limit 60 --method {method} --variant authors".split()
-    where = ["--data", str(folder), "--labels", str(folder / "noisy.npy")]
-    monkeypatch.setattr("sys.argv", ["fm_mini.py", *words, *where])
-    runpy.run_path(str(BENCHMARKS / "fm_mini.py"), run_name="__main__")
-    (line,) = capsys.readouterr().out.splitlines()
-    result = json.loads(line)
-    assert result["seeds"] == [1, 2]
-    assert result["true_rate"] == result["config"]["limit"] / 240  # 15 of 60
-    each = [one["test_accuracy_last5"] for one in result["each"]]
-    assert result["test_accuracy_last5"] == pytest.approx(sum(each) / 2, abs=1e-4)
-    assert result["labels_right_before"] == 0.75
-    assert len(result["test_accuracy_by_epoch"]) == 1
-    hyper = result["config"]["hyper"]
-    assert (hyper.get("variant"), hyper.get("warmup"), hyper.get("ramp")) == (
-        ("authors", 3, 5) if method == "colafier" else (None, None, None)
-    )
-
-
-def test_methods_prints_a_table(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    fm_mini = importlib.import_module("fm_mini")
-    small = fm_mini.conditions(str(folder), str(folder / "noisy.npy"), limit=60, epochs=1)
-    monkeypatch.setattr(fm_mini, "conditions", lambda: small)
-    words = ["--fm-mini", "--methods", "ce", "jocor", "--seeds", "1", "2"]
-    monkeypatch.setattr("sys.argv", ["methods.py", *words])
-    runpy.run_path(str(BENCHMARKS / "methods.py"), run_name="__main__")
-    *lines, head, _, first, second = capsys.readouterr().out.splitlines()
-    runs = [json.loads(line) for line in lines]
-    assert [(run["method"], run["seed"]) for run in runs] == [
-        ("ce", 1),
-        ("ce", 2),
-        ("jocor", 1),
-        ("jocor", 2),
-    ]
-    assert "last epoch" in head
-    assert sum("`ce` |" in row for row in (first, second)) == 1
-    assert sum("`jocor` (knows the rate)" in row for row in (first, second)) == 1
-
-
 def test_detectors_print_a_table(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("cleanlab")
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    fm_mini = importlib.import_module("fm_mini")
-    small = fm_mini.conditions(str(folder), str(folder / "noisy.npy"), limit=60, epochs=1)
-    monkeypatch.setattr(fm_mini, "conditions", lambda: small)
-    monkeypatch.setattr("sys.argv", ["detectors.py", "--fm-mini"])
+    text = (FOLDER / "digits.toml").read_text(encoding="utf-8")
+    small = tmp_path / "digits.toml"
+    small.write_text(text.replace("epochs = 40", "epochs = 1\nlimit = 200"), encoding="utf-8")
+    suite = load_suite(str(small))
+    monkeypatch.setattr("colafier.bench.suite.load_suite", lambda _: suite)
+    monkeypatch.setattr("sys.argv", ["detectors.py"])
     runpy.run_path(str(BENCHMARKS / "detectors.py"), run_name="__main__")
     _, _, *rows = capsys.readouterr().out.splitlines()
     cells = [row.strip("| ").split(" | ") for row in rows]

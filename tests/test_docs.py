@@ -20,6 +20,7 @@ from typer.main import get_command
 
 from colafier import arrays, methods, resolve, run
 from colafier.audit.label_table import COLUMNS
+from colafier.bench.suite import load_suite
 from colafier.benchmark_data.noise import GENERATORS, Noise
 from colafier.benchmark_data.sources import Source
 from colafier.cli.app import app
@@ -192,7 +193,7 @@ def test_example_method_keeps_the_rules_of_the_house(rule: str) -> None:
 def test_colafier_commands_are_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the data: command, options, and values as far as they can be checked without it."""
     variables, words = split(line)
-    if tuple(words[1:]) in leaves(get_command(app)) or words[1:] in ([], ["exchange"]):
+    if tuple(words[1:]) in leaves(get_command(app)) or words[1:] in ([], ["exchange"], ["bench"]):
         return  # a sentence that names a command
     for name, value in variables.items():
         monkeypatch.setenv(name, os.fspath(ROOT / value))
@@ -204,6 +205,7 @@ def test_colafier_commands_are_understood(line: str, monkeypatch: pytest.MonkeyP
     (name, *_), params = found
     chosen = {key: value for key, value in params.items() if value is not None}
     check = {"train": _check_run, "noise": _check_run, "demo": _check_run, "purify": _check_purify}
+    check["bench"] = _check_bench
     if name in check:
         check[name](chosen)
     elif name == "methods":
@@ -229,6 +231,15 @@ def _check_run(chosen: dict[str, Any]) -> None:
     settings = resolve(chosen.get("preset"), overrides, read_pairs(list(chosen.get("set_", ()))))
     Noise.parse(settings.noise)
     methods.build(settings.method, **settings.hyper)
+
+
+def _check_bench(chosen: dict[str, Any]) -> None:
+    """Suite, entries and noises exist."""
+    if chosen["suite"] in ("SUITE", "mine.toml"):
+        return
+    suite = load_suite(chosen["suite"])
+    for one in suite.runs("", chosen.get("methods", ()), chosen.get("noises", ())):
+        Noise.parse(one.settings.noise)
 
 
 def _check_purify(chosen: dict[str, Any]) -> None:

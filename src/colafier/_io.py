@@ -62,6 +62,12 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text in place of what it held."""
+    with atomic_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
 def to_json(record: Mapping[str, Any]) -> str:
     """One line of valid JSON; numbers that are not finite become null."""
     return json.dumps(_plain(record), allow_nan=False)
@@ -74,8 +80,7 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
 
 def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write objects, one per line, in place of what the file held."""
-    with atomic_file(path) as partial:
-        partial.write_text("".join(to_json(r) + "\n" for r in records), encoding="utf-8")
+    write_text(path, "".join(to_json(r) + "\n" for r in records))
 
 
 def append_json_line(path: Path, record: Mapping[str, Any]) -> None:

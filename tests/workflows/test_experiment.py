@@ -233,3 +233,42 @@ def test_resume_needs_a_run_of_its_kind(tmp_path: Path) -> None:
     write_config(tmp_path, RunConfig("purify", {"source": "a"}, "1234"))
     with pytest.raises(ValueError, match="made by colafier purify, not by train"):
         settings_of(tmp_path)
+
+
+class FakeEmbedder:
+    """Features are the means of the channels."""
+
+    name = key = "means"
+    num_features = 3
+
+    def __call__(self, items: Any) -> tuple[Any, dict[int, str]]:
+        """Features of images."""
+        means = np.stack([np.asarray(item, np.float32).mean((1, 2)) for item in items])
+        return means, {}
+
+
+@pytest.fixture
+def images(monkeypatch: pytest.MonkeyPatch) -> Source:
+    """Random images of two classes, and an embedder for them."""
+    monkeypatch.setattr("colafier.embed.embedder", lambda *_: FakeEmbedder())
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(256, (50, 3, 8, 8), generator=generator).to(torch.uint8)
+    labels = np.arange(50) % 2
+    return arrays(x[:40], labels[:40], test_x=x[40:], test_labels=labels[40:], name="pictures")
+
+
+def test_an_embedder_replaces_images_by_features(images: Source) -> None:
+    wanted = {**QUICK, "noise": "instance:0.3"}
+    plain = prepare(resolve(overrides=wanted), images)
+    task = prepare(resolve(overrides={**wanted, "embedder": "means"}), images)
+    assert torch.equal(task.observed, plain.observed)  # noise depends on the images
+    torch.testing.assert_close(task.source.x, images.x.float().mean((2, 3)))
+    assert task.source.test_x is not None
+    assert task.source.test_x.shape == (10, 3)
+    record = train(resolve(overrides={**wanted, "embedder": "means"}), task, progress=False).record
+    assert record["test_accuracy"] is not None
+
+
+def test_an_embedder_is_for_images(vectors: Source) -> None:
+    with pytest.raises(ValueError, match="embedder=means is for images, not for clouds"):
+        prepare(resolve(overrides={**QUICK, "embedder": "means"}), vectors)

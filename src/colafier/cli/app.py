@@ -12,7 +12,7 @@ from rich.table import Table
 
 from colafier import __version__
 from colafier._validation import range_words, type_words
-from colafier.cli import compare, data, experiment, report, review
+from colafier.cli import bench, compare, data, experiment, report, review
 from colafier.cli.experiment import Seed, given_options
 from colafier.cli.list_options import ListOptionsCommand
 from colafier.cli.terminal import SHORT_HELP, console, interruptible, mistakes_explained
@@ -48,6 +48,7 @@ app.command(cls=ListOptionsCommand)(experiment.train)
 app.command()(experiment.noise)
 app.command()(compare.compare)
 app.add_typer(review.exchange, name="exchange")
+app.add_typer(bench.bench, name="bench")
 
 
 def _version(wanted: bool) -> None:

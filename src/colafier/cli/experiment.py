@@ -129,6 +129,14 @@ def train(
         int | None,
         typer.Option(help="Pad images to this many pixels a side; for fashion_mnist."),
     ] = None,
+    embedder: Annotated[
+        str | None,
+        typer.Option(
+            help="Frozen net, such as efficientnet_lite0, whose features of the images are the "
+            "rows to train on; use it with --net mlp.",
+            show_default="none: the pixels are the rows",
+        ),
+    ] = None,
     flip: Annotated[
         bool | None,
         typer.Option(
@@ -186,6 +194,7 @@ def train(
     - `colafier train --preset digits --method ce --noise symmetric:0.5 --seed 2 --out runs/ce`
     - `colafier train --preset cifar10 --data FOLDER --noise instance:0.4 --out runs/c10`
     - `colafier train --preset cifar10 --data FOLDER --limit 5000 --net resnet8 --out runs/small`
+    - `colafier train --source cifar10 --data FOLDER --embedder auto --net mlp --out runs/features`
     - `colafier train --preset digits --set variant=paper --set warmup=8 --out runs/paper`
     - `colafier train --preset digits --seeds 1 2 3 --out runs/three`
     - `colafier train --resume --out runs/digits`
@@ -203,10 +212,10 @@ def train(
     from colafier.training import loggers
 
     overrides = given_options(
-        source=source, data=data, limit=limit, pad_to=pad_to, noise=noise, method=method, net=net,
-        dtype=dtype, init=init, input_statistics=input_statistics, epochs=epochs,
-        batch_size=batch_size, lr=lr, lr_floor=lr_floor, weight_decay=weight_decay, flip=flip,
-        seed=seed, devices=devices,
+        source=source, data=data, limit=limit, pad_to=pad_to, embedder=embedder, noise=noise,
+        method=method, net=net, dtype=dtype, init=init, input_statistics=input_statistics,
+        epochs=epochs, batch_size=batch_size, lr=lr, lr_floor=lr_floor, weight_decay=weight_decay,
+        flip=flip, seed=seed, devices=devices,
     )  # fmt: skip
     with mistakes_explained():
         if resume and overwrite:

@@ -64,6 +64,7 @@ class CAL(FirstAndSecond):
         "CVPR"
     )
     year = 2021
+    deployed_share = 100 / AUTHORS_EPOCHS
 
     shares: Tensor
     proxy_shares: Tensor

@@ -214,6 +214,7 @@ class Method(nn.Module):
     year: ClassVar[int] = 0
     num_nets: ClassVar[int] = 1
     needs_noise_rate: ClassVar[bool] = False  # a hyper-parameter `noise_rate` gets the true rate
+    deployed_share: ClassVar[float] = 1.0  # of a run's epochs, if the deployed net starts later
     can_warm_start: ClassVar[bool] = True  # whether a finished run can be trained further
     features_defaults: ClassVar[dict[str, Any]] = {}  # hyper-parameters for features of a net
 

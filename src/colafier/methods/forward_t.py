@@ -48,6 +48,7 @@ class ForwardT(FirstAndSecond):
         "a loss correction approach, CVPR"
     )
     year = 2017
+    deployed_share = 120 / AUTHORS_EPOCHS
 
     transition: Tensor
 

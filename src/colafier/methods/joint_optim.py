@@ -47,6 +47,7 @@ class JointOptim(WithRowLosses):
 
     reference = "Tanaka et al.: Joint optimization framework for learning with noisy labels, CVPR"
     year = 2018
+    deployed_share = 120 / AUTHORS_EPOCHS
     can_warm_start = False  # stages and window are fitted to the length of the run
 
     observed: Tensor

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
+from colafier import embed
 from colafier._io import write_json
 from colafier.audit.config import AuditConfig
 from colafier.audit.pipeline import AuditResult, audit, train_method
@@ -20,6 +22,7 @@ from colafier.audit.trained import Trained
 from colafier.benchmark_data import noise, sources
 from colafier.benchmark_data.sources import Source
 from colafier.embed.encode import EncodedData
+from colafier.ingest.content import content_key
 from colafier.ingest.dataset import Dataset
 from colafier.methods import build, find
 from colafier.methods.contract import Labels, Purified
@@ -97,16 +100,46 @@ def run(
 def prepare(settings: Settings, source: Source | None = None) -> Task:
     """Load the rows and inject noise into their labels; wrong settings raise an error here."""
     own_data = source is not None
-    source = _first_rows(load(settings) if source is None else source, settings.limit)
-    observed, manifest = noise.inject(settings.noise, source, settings.seed)
-    _check(settings, source, observed)
+    source = load(settings) if source is None else _first_rows(source, settings.limit)
+    task = with_noise(settings, source, embedded(settings, source))
     if own_data and settings.noise == "none":  # it is not known how many labels are wrong
-        return Task(source, observed, None, {**asdict(manifest), "true_rate": None})
-    return Task(source, observed, source.labels, asdict(manifest))
+        return replace(task, truth=None, manifest={**task.manifest, "true_rate": None})
+    return task
+
+
+def with_noise(settings: Settings, source: Source, rows: Source) -> Task:
+    """Inject noise into the labels of a source; wrong settings raise an error here.
+
+    Args:
+        settings: The settings of the run.
+        source: What the noise is made from: instance-dependent noise depends on the images.
+        rows: What the method is given: the source itself, or the features of its images.
+    """
+    observed, manifest = noise.inject(settings.noise, source, settings.seed)
+    _check(settings, rows, observed)
+    return Task(rows, observed, source.labels, asdict(manifest))
+
+
+def embedded(settings: Settings, source: Source) -> Source:
+    """The source with features of its images as rows, if the settings name an embedder."""
+    if not settings.embedder:
+        return source
+    if source.x.dim() != 4:
+        raise ValueError(f"embedder={settings.embedder} is for images, not for {source.name}")
+    net = embed.embedder(settings.embedder, "image")
+    parts = [source.x] if source.test_x is None else [source.x, source.test_x]
+    images = list(torch.cat(parts).numpy())
+    keys = [content_key(image) for image in images]
+    features, problems = embed.embed(images, keys, net, cache=embed.default_folder())
+    if problems:
+        row, reason = next(iter(problems.items()))
+        raise ValueError(f"row {row} of {source.name} cannot be embedded: {reason}")
+    rows, n = torch.from_numpy(features), len(source.x)  # (n + test rows, d)
+    return replace(source, x=rows[:n], test_x=None if source.test_x is None else rows[n:])
 
 
 def load(settings: Settings) -> Source:
-    """Load the source that the settings name, with all its rows."""
+    """Load the source that the settings name, with the rows within their limit."""
     loaders: dict[str, Callable[[], Source]] = {
         "digits": sources.digits,
         "cifar10": lambda: sources.cifar10(settings.data),
@@ -116,7 +149,7 @@ def load(settings: Settings) -> Source:
         raise ValueError(f"no source {settings.source!r}; there are {', '.join(loaders)}")
     if settings.source != "digits" and not settings.data:
         raise ValueError(f"{settings.source} needs the folder with its files: --data FOLDER")
-    return loaders[settings.source]()
+    return _first_rows(loaders[settings.source](), settings.limit)
 
 
 def train(

@@ -24,6 +24,7 @@ class Settings(TrainConfig):
     data: str = ""  # folder with the files of the source; digits needs none
     limit: Annotated[int, Range(2)] | None = None  # only the first rows of the training set
     pad_to: Annotated[int, Range(1)] | None = None  # side of the images after padding
+    embedder: str = ""  # frozen net whose features of the images are the rows; "": pixels
     noise: str = "none"
 
 
