@@ -19,8 +19,9 @@ from torch import Tensor
 
 from colafier.audit import detectors
 from colafier.bench.suite import load_suite
+from colafier.evidence.labels import Labels
 from colafier.methods import build
-from colafier.methods.contract import Labels, Method
+from colafier.methods.contract import Method
 from colafier.nets import net_factory
 from colafier.training.optimizers import OptimizerSettings
 from colafier.training.trainer import fit

@@ -27,14 +27,14 @@ from torch import Tensor, nn
 from colafier import embed
 from colafier._io import to_json
 from colafier.audit.config import AuditConfig
-from colafier.audit.noise_model import soft_labels
 from colafier.audit.pipeline import configure, train_and_audit
 from colafier.audit.policy import decide
 from colafier.benchmark_data import noise, sources
 from colafier.benchmark_data.sources import Source
 from colafier.core.functional import gce
+from colafier.evidence.labels import Labels
+from colafier.evidence.noise_model import soft_labels
 from colafier.ingest.content import content_key
-from colafier.methods.contract import Labels
 from colafier.nets import inference
 from colafier.nets.normalize import Normalize
 from colafier.workflows.settings import read_pairs

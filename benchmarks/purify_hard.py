@@ -19,7 +19,7 @@ from torch import Tensor
 from colafier._io import to_json
 from colafier.audit.pipeline import AuditResult, configure, train_and_audit
 from colafier.benchmark_data import sources
-from colafier.methods.contract import Labels
+from colafier.evidence.labels import Labels
 
 RARE = 3  # classes
 

@@ -20,7 +20,7 @@ import torch
 
 from colafier._io import to_json
 from colafier.audit.pipeline import train_method
-from colafier.methods.contract import Labels
+from colafier.evidence.labels import Labels
 from colafier.nets import inference
 from colafier.workflows.experiment import Task, prepare
 from colafier.workflows.settings import Settings, resolve

@@ -26,7 +26,7 @@ from colafier.benchmark_data.sources import Source
 from colafier.cli.app import app
 from colafier.core import holdout_check
 from colafier.core.config import VARIANTS, CoLafierConfig
-from colafier.methods.contract import Labels
+from colafier.evidence.labels import Labels
 from colafier.nets import net_factory
 from colafier.training.trainer import fit
 from colafier.training.training_set import TrainingSet

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from colafier.audit.config import AuditConfig
 from colafier.audit.label_table import table
 from colafier.audit.pipeline import AuditResult, configure, train_and_audit
+from colafier.evidence.labels import Labels
 from colafier.ingest.arrays import (
     Array,
     Channels,
@@ -24,7 +25,6 @@ from colafier.ingest.arrays import (
     trusted_mask,
 )
 from colafier.ingest.labels import EncodedLabels
-from colafier.methods import contract
 from colafier.nets import inference
 
 Net = str | nn.Module | Callable[[], nn.Module]
@@ -123,7 +123,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return self
 
     def _audited(self, x: Tensor, encoded: EncodedLabels, trusted: Any) -> AuditResult:
-        labels = contract.Labels(encoded.numbers, trusted=trusted_mask(trusted, encoded.numbers))
+        labels = Labels(encoded.numbers, trusted=trusted_mask(trusted, encoded.numbers))
         shape = tuple(x.shape[1:])
         train, judge = configure(shape, int(labels.labeled.sum()), *self._chosen())
         return train_and_audit(

@@ -7,12 +7,12 @@ import torch
 from sklearn.utils import check_array, check_random_state
 from torch import Tensor
 
-from colafier.audit.noise_model import posterior
-from colafier.audit.out_of_fold import cross_fit
 from colafier.audit.policy import most_doubtful
+from colafier.evidence.labels import Labels
+from colafier.evidence.noise_model import posterior
+from colafier.evidence.out_of_fold import cross_fit
 from colafier.ingest.arrays import Array, as_tensor
 from colafier.ingest.labels import EncodedLabels, check_class_numbers
-from colafier.methods import contract
 from colafier.nets.normalize import Normalize
 
 RankedBy = Literal["self_confidence", "normalized_margin", "confidence_weighted_entropy"]
@@ -62,7 +62,7 @@ def find_label_issues(
         p, observed = _out_of_fold(features, labels, random_state)
     else:
         raise ValueError("give pred_probs, or features to compute them from")
-    found = posterior(p, contract.Labels(observed))
+    found = posterior(p, Labels(observed))
     every = torch.ones(len(observed), dtype=torch.bool)
     issue = most_doubtful(found.quality, every, found.rate * frac_noise)
     if return_indices_ranked_by is None:
@@ -130,5 +130,5 @@ def _out_of_fold(features: Any, labels: Any, random_state: Any) -> tuple[Tensor,
     if (observed < 0).any():
         raise ValueError("each row needs a label; leave out rows without one")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
-    p = cross_fit(x, contract.Labels(observed), len(found.classes), Normalize.fit(x), seed=seed)
+    p = cross_fit(x, Labels(observed), len(found.classes), Normalize.fit(x), seed=seed)
     return p.double(), observed

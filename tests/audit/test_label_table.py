@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from colafier.audit.label_table import COLUMNS, table, with_unusable
-from colafier.audit.noise_model import NoiseModel, Posterior
 from colafier.audit.policy import Decisions
+from colafier.evidence.noise_model import NoiseModel, Posterior
 
 ORIGINAL = torch.tensor([1, 0, -1, 1])
 

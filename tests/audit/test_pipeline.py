@@ -12,7 +12,8 @@ from colafier import methods
 from colafier.audit import pipeline
 from colafier.audit.config import AuditConfig
 from colafier.audit.pipeline import Trained, audit, configure, train_and_audit, train_method
-from colafier.methods.contract import Labels, Purified
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Purified
 from colafier.nets import inference
 from colafier.nets.normalize import Normalize
 from colafier.training.config import TrainConfig
@@ -100,7 +101,7 @@ def test_the_classifier_is_fine_tuned_on_what_was_decided(
     observed = truth.clone()
     observed[:12] = (truth[:12] + 1) % c
     p = 0.94 * one_hot(truth, c).float() + 0.02
-    monkeypatch.setattr("colafier.audit.out_of_fold.cross_fit", lambda *_, **__: p)
+    monkeypatch.setattr("colafier.evidence.out_of_fold.cross_fit", lambda *_, **__: p)
     groups = torch.full((n,), -1)
     if not moves:  # each is said to be the duplicate of a row with another label
         groups[:12] = groups[12:24] = torch.arange(12)
@@ -143,7 +144,7 @@ def test_images_are_audited_without_heads(monkeypatch: pytest.MonkeyPatch) -> No
     def refuse(*_: Any, **__: Any) -> Tensor:
         raise AssertionError("heads are for features")
 
-    monkeypatch.setattr("colafier.audit.out_of_fold.cross_fit", refuse)
+    monkeypatch.setattr("colafier.evidence.out_of_fold.cross_fit", refuse)
     x, truth = blobs(60)
     observed = truth.clone()
     observed[:3] = 1 - observed[:3]

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from colafier.audit.config import AuditConfig
-from colafier.audit.noise_model import NoiseModel, Posterior
 from colafier.audit.policy import Decisions, decide, most_doubtful
-from colafier.methods.contract import Labels
+from colafier.evidence.labels import Labels
+from colafier.evidence.noise_model import NoiseModel, Posterior
 
 # believed, observed, wanted action, wanted reason
 ROWS = [

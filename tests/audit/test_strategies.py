@@ -10,7 +10,8 @@ from torch.nn.functional import one_hot
 from colafier.audit.config import AuditConfig
 from colafier.audit.pipeline import AuditResult, Trained, audit
 from colafier.audit.strategies import END_TO_END, FEATURES, mode_of
-from colafier.methods.contract import Labels, Purified
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Purified
 from colafier.nets.normalize import Normalize
 from colafier.training.config import TrainConfig
 from colafier.training.records import History
@@ -60,7 +61,7 @@ def of_features(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The audit of features with given out-of-fold predictions, without training heads."""
 
     def make(observed: Tensor, classifier: Tensor, unseen: Tensor, **config: Any) -> AuditResult:
-        monkeypatch.setattr("colafier.audit.out_of_fold.cross_fit", lambda *_, **__: unseen)
+        monkeypatch.setattr("colafier.evidence.out_of_fold.cross_fit", lambda *_, **__: unseen)
         purified = Purified(classifier.argmax(1), torch.ones(N))
         return judged(torch.zeros(N, 2), observed, classifier, purified, **config)
 

@@ -11,8 +11,8 @@ from colafier.audit.pipeline import train_method
 from colafier.bench.entries import STUDIES
 from colafier.bench.suite import FOLDER, Run, load_suite, suite_names
 from colafier.core.config import ADAPTIVE, AUTHORS
+from colafier.evidence.labels import Labels
 from colafier.methods import available, build, find
-from colafier.methods.contract import Labels
 
 NAMES = suite_names()
 SHAPES = {"digits": (1, 8, 8), "fashion_mnist": (1, 32, 32), "cifar10": (3, 32, 32)}

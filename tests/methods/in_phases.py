@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from colafier.methods.contract import Batch, Labels, Method, Terms
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Batch, Method, Terms
 from colafier.nets import net_factory
 from colafier.training.distributed import Processes
 from colafier.training.engine import Engine

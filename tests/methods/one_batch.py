@@ -5,7 +5,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from colafier.methods.contract import Batch, Labels, Method
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Batch, Method
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet
 

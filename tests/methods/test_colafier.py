@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from colafier.core.subnets import LidGen
+from colafier.evidence.labels import Labels
 from colafier.methods.colafier import CoLafier
-from colafier.methods.contract import Batch, Labels
+from colafier.methods.contract import Batch
 from colafier.methods.row_table import RowTable
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet

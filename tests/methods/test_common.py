@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from colafier import methods
 from colafier.core import mixing
-from colafier.methods.contract import Labels, Method, Pass, Purified
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Method, Pass, Purified
 from colafier.methods.row_table import RowTable
 from colafier.nets import Classifier, net_factory
 from colafier.training.distributed import Processes, launch

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from colafier.core.mixing import mixup
-from colafier.methods.contract import Batch, Labels
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Batch
 from colafier.methods.disc import (
     CLEAN,
     HARD,

@@ -8,7 +8,8 @@ from in_phases import assert_terms
 from torch import Tensor, nn
 
 from colafier.core.mixing import mixup
-from colafier.methods.contract import Batch, Labels, Pass
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Batch, Pass
 from colafier.methods.dividemix import DivideMix, small_component
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from colafier.methods.contract import Batch, Labels
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Batch
 from colafier.methods.elr import EarlyLearning
 from colafier.methods.row_table import RowTable
 from colafier.nets import net_factory

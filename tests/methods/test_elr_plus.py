@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from colafier.core.mixing import mixup
-from colafier.methods.contract import Batch, Labels
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Batch
 from colafier.methods.elr_plus import EarlyLearningPlus
 from colafier.nets import net_factory
 from colafier.training.distributed import Processes

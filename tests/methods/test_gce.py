@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from colafier.methods.contract import Batch, Labels
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Batch
 from colafier.methods.gce import GeneralizedCrossEntropy
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet

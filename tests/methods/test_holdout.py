@@ -3,8 +3,8 @@
 import torch
 
 from colafier.core.holdout_check import HoldoutCheck, NoHoldoutCheck
+from colafier.evidence.labels import Labels
 from colafier.methods import _holdout
-from colafier.methods.contract import Labels
 from colafier.training.training_set import TrainingSet
 
 N, CLASSES = 4500, 10

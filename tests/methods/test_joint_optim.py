@@ -7,8 +7,9 @@ import torch
 from in_phases import assert_minimizes
 from torch import Tensor, nn
 
+from colafier.evidence.labels import Labels
 from colafier.methods._class_prior import prior_loss
-from colafier.methods.contract import Batch, Labels
+from colafier.methods.contract import Batch
 from colafier.methods.joint_optim import JointOptim
 from colafier.nets import net_factory
 from colafier.training.distributed import Processes

@@ -5,7 +5,8 @@ import torch
 from in_phases import assert_minimizes
 from torch import Tensor
 
-from colafier.methods.contract import Batch, Labels
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Batch
 from colafier.methods.mixup import Mixup
 from colafier.nets import net_factory
 from colafier.training.training_set import TrainingSet

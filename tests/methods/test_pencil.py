@@ -7,7 +7,8 @@ import torch
 from in_phases import assert_terms
 from torch import Tensor, nn
 
-from colafier.methods.contract import Batch, Labels
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Batch
 from colafier.methods.pencil import Pencil
 from colafier.nets import net_factory
 from colafier.training.distributed import Processes

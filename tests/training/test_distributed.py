@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from colafier.evidence.labels import Labels
 from colafier.methods.ce import CrossEntropy
 from colafier.methods.contract import (
     Batch,
-    Labels,
     Method,
     Pass,
     Passes,

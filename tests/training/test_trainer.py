@@ -12,11 +12,11 @@ from rich.console import Console
 from torch import Tensor
 
 from colafier._progress import EpochBar
+from colafier.evidence.labels import Labels
 from colafier.methods.ce import CrossEntropy
 from colafier.methods.contract import (
     Batch,
     Engine,
-    Labels,
     MakeNet,
     Method,
     Pass,

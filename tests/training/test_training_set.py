@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from colafier.methods.contract import Batch, Labels, Pass
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Batch, Pass
 from colafier.nets.normalize import Normalize
 from colafier.training.distributed import Processes
 from colafier.training.training_set import TrainingSet

@@ -240,7 +240,7 @@ def test_a_stopped_training_continues_to_the_same_end(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("colafier.audit.out_of_fold.cross_fit", stop)
+        patch.setattr("colafier.evidence.out_of_fold.cross_fit", stop)
         assert f"continue with: colafier apply {out} --continue" in colafier(
             "apply", out, "--continue", code=130
         )
@@ -336,7 +336,7 @@ def test_a_checkpoint_that_is_deleted_in_between_is_not_missed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("colafier.audit.out_of_fold.cross_fit", stop)
+        patch.setattr("colafier.evidence.out_of_fold.cross_fit", stop)
         with pytest.raises(KeyboardInterrupt):
             apply.continue_training(out, progress=False)
     (out / "checkpoint.pt").unlink()

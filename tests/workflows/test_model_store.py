@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from colafier import arrays, methods, resolve, run
-from colafier.methods.contract import Labels
+from colafier.evidence.labels import Labels
 from colafier.nets import Classifier, net_factory
 from colafier.training.training_set import TrainingSet
 from colafier.workflows.model_store import (

@@ -1,35 +1,19 @@
 """The constants that decide about labels, each with where its value comes from."""
 
 from dataclasses import dataclass
-from typing import Annotated, get_type_hints
+from typing import Annotated
 
-from colafier._validation import Range, checked
-
-Fraction = Annotated[float, Range(0, 1)]
+from colafier._validation import Range
+from colafier.evidence.config import EvidenceConfig, Fraction
 
 
 @dataclass(frozen=True)
-class AuditConfig:
-    """How out-of-fold predictions are made, and when a label may move.
-
-    Unless a comment says otherwise, a value was tuned on CIFAR-10N `random2` and `random3` (frozen
-    features), one seed. docs/purify.md has what was measured with all of them on other label sets.
-    """
+class AuditConfig(EvidenceConfig):
+    """How the evidence is made, and when a label may move; values were tuned as those there."""
 
     # How sure a relabel must be. 0: the likeliest class, which makes the most labels right; people
     # who read relabels as facts ask for 0.95.
     min_confidence: Fraction = 0.0
-
-    # Out-of-fold heads. Three folds or fewer epochs are faster, but cost .4 points of right labels.
-    # Small data sets get more epochs, so that each head takes at least `head_min_steps`.
-    folds: Annotated[int, Range(2)] = 4
-    head_epochs: Annotated[int, Range(1)] = 6
-    head_warmup: Annotated[int, Range(1)] = 2  # epochs with generalized cross entropy, of these
-    head_min_steps: Annotated[int, Range(1)] = 300
-
-    # Weight of the out-of-fold predictions beside the classifier, which has seen the labels.
-    # With 1 (no classifier) average precision falls by .002 and the rate comes out too high.
-    out_of_fold_weight: Fraction = 0.7
 
     # A label may move although the classifier agrees with it (it may have memorized it) if the
     # posterior is at least 1 - leniency x (share of labels that the out-of-fold predictions
@@ -51,17 +35,3 @@ class AuditConfig:
     outlier_chance: Annotated[float, Range(1)] = 1.2
     # A row that goes to review is ambiguous if the second class is this likely.
     ambiguous_min_second: Fraction = 0.3
-
-    # Candidates of the noise model, the likeliest wins. Larger feature weights explain even clean
-    # labels as noise. Inverse temperatures below 0.9 give noise rates that are too low.
-    feature_weights: tuple[float, ...] = (0.0, 0.05, 0.1, 0.15, 0.2)
-    inverse_temperatures: tuple[float, ...] = (0.9, 1.1, 1.4, 1.8, 2.4, 3.2, 4.2, 5.6, 8.0)
-
-    # Soft-label fine-tuning of the classifier after the audit; `pipeline.configure` takes as many
-    # epochs as the training has on features: test accuracy +.3 to +.5 points with 50,000 rows, +3
-    # to +6 with few noisy ones.
-    fine_tune_epochs: Annotated[int, Range(0)] = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what has no meaning."""
-        checked(vars(self), get_type_hints(AuditConfig, include_extras=True), "setting")

@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from colafier.audit.noise_model import Posterior
 from colafier.audit.policy import EXCLUDE, UNUSABLE, Decisions
+from colafier.evidence.noise_model import Posterior
 
 COLUMNS = (
     "original_label",

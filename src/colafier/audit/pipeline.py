@@ -7,17 +7,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from colafier.audit.config import AuditConfig
-from colafier.audit.fine_tuning import fine_tune
-from colafier.audit.noise_model import Posterior, posterior
 from colafier.audit.policy import Decisions, decide
-from colafier.audit.strategies import FEATURES, STRATEGIES, mode_of
+from colafier.audit.strategies import STRATEGIES, mode_of
 from colafier.audit.trained import Trained
-from colafier.methods import build, find
-from colafier.methods.contract import Labels, MakeNet, Method
-from colafier.nets import inference, net_factory
+from colafier.evidence.labels import Labels
+from colafier.evidence.noise_model import Posterior, posterior
+from colafier.methods import build
+from colafier.methods.contract import Method
+from colafier.nets import net_factory
 from colafier.nets.normalize import Normalize, input_statistics
 from colafier.training.config import TrainConfig
 from colafier.training.distributed import Processes
@@ -63,13 +62,8 @@ def configure(
     strategy = STRATEGIES[mode]
     defaults = strategy.train_defaults(row_shape, n)
     chosen = defaults | {name: v for name, v in (train or {}).items() if v is not None}
-    if mode == FEATURES:
-        own = chosen.get("hyper") or {}
-        method = chosen.get("method", TrainConfig.method)
-        chosen["hyper"] = {**find(method).features_defaults, **own}
     config = TrainConfig(**chosen)
-    tuned: dict[str, Any] = {"fine_tune_epochs": config.epochs} if strategy.fine_tunes else {}
-    tuned |= {name: v for name, v in (audit or {}).items() if v is not None}
+    tuned = {name: v for name, v in (audit or {}).items() if v is not None}
     return config, AuditConfig(**tuned)
 
 
@@ -86,6 +80,7 @@ def train_method(
     make_score: Callable[[TrainingSet], Score] | None = None,
     progress: bool = False,
     loggers: Sequence[Logger] = (),
+    out_of_fold: Tensor | None = None,
 ) -> Trained:
     """Build a method and fit it; every process of a run calls this in the same way.
 
@@ -101,9 +96,11 @@ def train_method(
         make_score: Makes the scores of each epoch; by default how many labels have changed.
         progress: Whether a terminal shows bars.
         loggers: Get the figures of each epoch as well.
+        out_of_fold: Out-of-fold predictions of these rows (n, c), if they have been made before.
     """
     method = build(config.method, **config.hyper)
     config = config.settled(method.run_defaults, tuple(x.shape[1:]))
+    assert config.lr_floor is not None
     rows = TrainingSet(
         x,
         labels,
@@ -113,6 +110,8 @@ def train_method(
         seed=config.seed,
         flip=config.flip,
         normalize=input_statistics(config.input_statistics, x),
+        out_of_fold=out_of_fold,
+        progress=progress,
     )
     make_net = net_factory(config.net, rows.row_shape, num_classes, config.dtype, config.init)
     history = fit(
@@ -140,7 +139,7 @@ def train_method(
         purified=method.purify(rows, probabilities).cpu(),
         history=history,
         resolved=method.resolved(),
-        frozen=_frozen(make_net),
+        out_of_fold=rows.out_of_fold_found,
     )
 
 
@@ -157,7 +156,7 @@ def audit(
     """Judge every label, whatever method made the probabilities.
 
     Args:
-        trained: The method after training. On features its classifier is fine-tuned in place.
+        trained: The method after training.
         x: The rows it was trained on.
         labels: Their labels.
         train: How it was trained.
@@ -169,26 +168,11 @@ def audit(
     evidence = strategy.evidence(trained, x, labels, config, train.seed, progress)
     found = posterior(evidence.probabilities, labels, config)
     decided = decide(found, labels, config, groups=groups, may_move=evidence.may_move(found))
-    p = trained.probabilities
-    if config.fine_tune_epochs:
-        fine_tune(
-            trained.classifier,
-            x,
-            _soft_targets(found, decided, labels.observed),
-            trained.normalize,
-            epochs=config.fine_tune_epochs,
-            batch_size=train.batch_size,
-            lr=train.lr,
-            frozen=trained.frozen,
-            seed=train.seed,
-            progress=progress,
-        )
-        p = inference.predict(trained.classifier, x, trained.normalize)
     purified = trained.purified
     return AuditResult(
         classifier=trained.classifier,
         normalize=trained.normalize,
-        predicted=p.argmax(1),
+        predicted=trained.probabilities.argmax(1),
         found=found,
         decided=decided,
         lid=purified.columns.get("lid", torch.full((len(labels),), torch.nan)),
@@ -227,13 +211,6 @@ def train_and_audit(
     return audit(trained, x, labels, train, config, groups=groups, progress=progress)
 
 
-def _soft_targets(found: Posterior, decided: Decisions, observed: Tensor) -> Tensor:
-    """The targets of fine-tuning (n, c); a label that is kept counts as right."""
-    kept = (decided.suggested != observed) & (decided.labels == observed) & (observed >= 0)
-    certain = F.one_hot(observed.clamp(min=0), found.probabilities.shape[1]).float()
-    return torch.where(kept[:, None], certain, found.probabilities)
-
-
 def _labels_changed(labels: Labels) -> Score:
     """How many labels a method has changed so far, if it says so."""
 
@@ -244,9 +221,3 @@ def _labels_changed(labels: Labels) -> Score:
         )
 
     return score
-
-
-def _frozen(make_net: MakeNet) -> frozenset[str]:
-    """Names of the parameters that a net of the user's own does not want to be trained."""
-    with torch.random.fork_rng(devices=[]):
-        return frozenset(name for name, p in make_net().named_parameters() if not p.requires_grad)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from colafier.audit.config import AuditConfig
-from colafier.audit.noise_model import Posterior
-from colafier.methods.contract import Labels
+from colafier.evidence.labels import Labels
+from colafier.evidence.noise_model import Posterior
 
 KEEP, RELABEL, REVIEW, EXCLUDE = "keep", "relabel", "review", "exclude"
 WRONG, AMBIGUOUS, OUTLIER, DUPLICATE = "wrong", "ambiguous", "outlier", "duplicate"

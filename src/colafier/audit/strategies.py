@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
-from colafier.audit import out_of_fold
 from colafier.audit.config import AuditConfig
-from colafier.audit.noise_model import Posterior
 from colafier.audit.trained import Trained
-from colafier.methods.contract import Labels
+from colafier.evidence import out_of_fold
+from colafier.evidence.labels import Labels
+from colafier.evidence.noise_model import Posterior
 
 FEATURES, END_TO_END = MODES = ("features", "end-to-end")
 MIN_STEPS = 400  # of a run on features: small data sets get more epochs
@@ -59,35 +58,25 @@ class OutOfFoldEvidence:
         self.labels = labels
         self.config = config
         self.classifier = trained.probabilities  # (n, c)
-        self.unseen = out_of_fold.cross_fit(
-            x,
-            labels,
-            trained.probabilities.shape[1],
-            trained.normalize,
-            config=config,
-            seed=seed,
-            progress=progress,
-        )  # (n, c)
+        if trained.out_of_fold is None:
+            self.unseen = out_of_fold.cross_fit(
+                x,
+                labels,
+                trained.probabilities.shape[1],
+                trained.normalize,
+                config=config,
+                seed=seed,
+                progress=progress,
+            )  # (n, c)
+        else:
+            self.unseen = trained.out_of_fold
         predicted = self.unseen.argmax(1)  # (n,)
         agree = (predicted == labels.observed)[labels.labeled]
         self.agreement: float | None = float(agree.float().mean())
         self.votes = {"classifier": self.classifier.argmax(1), "out-of-fold heads": predicted}
-        self.probabilities = self._pooled()
-
-    def _pooled(self) -> Tensor:
-        """Classifier and out-of-fold predictions together (n, c), as a mean of log-probabilities.
-
-        The classifier was trained on the labels. If it contradicts fewer of them than the
-        out-of-fold predictions do, it has memorized that share, and counts that much less.
-        """
-        known, observed = self.labels.labeled, self.labels.observed
-        contradicted, unseen_contradicted = (
-            float((p.argmax(1) != observed)[known].double().mean())
-            for p in (self.classifier, self.unseen)
+        self.probabilities = out_of_fold.pooled(
+            self.classifier, self.unseen, labels, config.out_of_fold_weight
         )
-        honest = min(contradicted / unseen_contradicted, 1.0) if unseen_contradicted else 1.0
-        weight = 1 - (1 - self.config.out_of_fold_weight) * honest
-        return torch.lerp(_log(self.classifier), _log(self.unseen), weight).softmax(1)
 
     def may_move(self, found: Posterior) -> Tensor:
         """Rows (n,) whose label the classifier contradicts too, or where the case is strong.
@@ -134,10 +123,6 @@ class EndToEndEvidence:
         return self.believed == found.probabilities.argmax(1)
 
 
-def _log(p: Tensor) -> Tensor:
-    return p.clamp(min=1e-6).log()
-
-
 def _features_defaults(row_shape: tuple[int, ...], n: int) -> dict[str, Any]:  # noqa: ARG001
     """A small perceptron and a few epochs."""
     batch = max(16, min(MAX_BATCH, n // 20))
@@ -157,12 +142,11 @@ class Strategy:
 
     train_defaults: Callable[[tuple[int, ...], int], dict[str, Any]]  # by row shape and number
     evidence: Callable[[Trained, Tensor, Labels, AuditConfig, int, bool], Evidence]
-    fine_tunes: bool  # whether the classifier is fine-tuned on the posterior
 
 
 STRATEGIES = {
-    FEATURES: Strategy(_features_defaults, OutOfFoldEvidence, fine_tunes=True),
-    END_TO_END: Strategy(_end_to_end_defaults, EndToEndEvidence, fine_tunes=False),
+    FEATURES: Strategy(_features_defaults, OutOfFoldEvidence),
+    END_TO_END: Strategy(_end_to_end_defaults, EndToEndEvidence),
 }
 
 

@@ -20,4 +20,4 @@ class Trained:
     purified: Purified
     history: History
     resolved: dict[str, Any]  # what settings that leave a choice open came to
-    frozen: frozenset[str]  # parameters that the user's own net does not want to be trained
+    out_of_fold: Tensor | None = None  # (n, c) predictions, if the training has made them

@@ -12,7 +12,7 @@ from colafier.bench.entries import Entry
 from colafier.bench.execute import images_and_rows
 from colafier.bench.suite import Run
 from colafier.benchmark_data.sources import Source
-from colafier.methods.contract import Labels
+from colafier.evidence.labels import Labels
 from colafier.training.distributed import Processes, launch
 from colafier.workflows.settings import Settings, resolve
 

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from colafier._io import read_json_object, write_json
 from colafier.audit.pipeline import train_method
-from colafier.methods.contract import Labels, Method
+from colafier.evidence.labels import Labels
+from colafier.methods.contract import Method
 from colafier.methods.lid_dis import STUDIED
 from colafier.training import checkpoint
 from colafier.training.distributed import Processes, launch

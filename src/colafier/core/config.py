@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal, get_type_hints
 
 from colafier._validation import Range
-from colafier.core.schedules import cosine, ramp, scaled
+from colafier.core.schedules import ramp, scaled
 
 AUTHORS_EPOCHS, AUTHORS_WARMUP, AUTHORS_RAMP = 200, 15, 30
 
@@ -54,8 +54,8 @@ class CoLafierConfig:
     class_prior_floor: Annotated[float, Range(0, 1)] = 0.0  # share of its rows; 0: off
     patience: Annotated[int, Range(1)] = 1  # epochs in a row that must propose the same move
     average: Annotated[float, Range(0)] = 0.0  # epochs in the mean of the deployed net; 0: off
-    rate_floor: Annotated[float, Range(0, 1)] = 1.0  # end of the learning rate; 1: the run's rate
-    holdout: bool = False  # whether held-out rows check how far predictions can be trusted
+    holdout: bool = False  # whether held-out rows must show first that labels should move
+    posterior_share: Annotated[float, Range(0, 1)] = 0.0  # share of the epochs on soft labels
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -78,9 +78,10 @@ class CoLafierConfig:
         starts = (self.weight_quantile, self.update_quantile)
         return Levels(*(ramp(epoch, warmup, length, start, 1.0) for start in starts))
 
-    def lr_scale(self, epoch: int, epochs: int) -> float | None:
-        """Factor on the learning rate in an epoch of a run; None: that of the run."""
-        return None if self.rate_floor == 1 else cosine(epoch, epochs, self.rate_floor)
+    def posterior_start(self, epochs: int) -> int:
+        """The epoch in which the soft labels take over, after warm-up."""
+        start = epochs - round(self.posterior_share * epochs)
+        return max(start, min(self.warmup_epochs(epochs) + 1, epochs))
 
 
 PAPER = CoLafierConfig(
@@ -114,15 +115,21 @@ ADAPTIVE = CoLafierConfig(
     class_prior_floor=0.7,
     patience=2,
     average=1.0,
-    rate_floor=0.02,
     holdout=True,
+    posterior_share=0.4,
 )
 VARIANTS = {"adaptive": ADAPTIVE, "authors": AUTHORS, "paper": PAPER}
 Variant = Literal["adaptive", "authors", "paper"]
 # What a variant chooses where a run leaves it open: how new weights start, the normalization of
-# inputs, and the number type. The paper is silent here, so both follow the authors' code.
-PUBLISHED = {"init": "kaiming-fan-out", "input_statistics": "cifar10-authors", "dtype": "float32"}
-RUN_DEFAULTS: dict[str, dict[str, str]] = {"adaptive": {}, "authors": PUBLISHED, "paper": PUBLISHED}
+# inputs, the number type and the learning rate. The paper is silent about all of them, so both
+# follow the authors' code.
+PUBLISHED = {
+    "init": "kaiming-fan-out",
+    "input_statistics": "cifar10-authors",
+    "dtype": "float32",
+    "lr_floor": 1.0,
+}
+RUN_DEFAULTS: dict[str, dict[str, Any]] = {"adaptive": {}, "authors": PUBLISHED, "paper": PUBLISHED}
 
 
 def choose(variant: Variant = "adaptive", **single: Any) -> CoLafierConfig:

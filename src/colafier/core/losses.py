@@ -42,6 +42,11 @@ def hard(
     return _weighted(gce, weight, views, labels, other_views, other_weight)
 
 
+def soft(views: Sequence[Tensor], targets: Tensor) -> Tensor:
+    """Cross entropy over the views with soft labels (b, c); ours, for the end of the training."""
+    return sum((cross_entropy(view, targets) for view in views), start=torch.zeros(())).mean()
+
+
 def mixed(logits: Tensor, labels: Tensor, partner_labels: Tensor, keep: float) -> Tensor:
     """Cross entropy of mixed rows against both labels (b,), one view's summand of Eq. 3.23-3.24."""
     own, other = cross_entropy(logits, labels), cross_entropy(logits, partner_labels)

@@ -154,10 +154,16 @@ class Safeguards(nn.Module):
         gen: LID-gen.
         observed: Observed labels of the rows that have one (n,).
         num_classes: Number of classes.
+        holdout: Whether there is a holdout check.
     """
 
     def __init__(
-        self, config: CoLafierConfig, gen: LidGen, observed: Tensor, num_classes: int
+        self,
+        config: CoLafierConfig,
+        gen: LidGen,
+        observed: Tensor,
+        num_classes: int,
+        holdout: bool = False,
     ) -> None:
         super().__init__()
         share = config.class_prior_floor
@@ -168,18 +174,11 @@ class Safeguards(nn.Module):
         )
         self.average = StepAverage(gen, config.average) if config.average else NoAverage()
         self.patience = RelabelPatience(config.patience) if config.patience > 1 else NoPatience()
-        self.check = HoldoutCheck() if config.holdout else NoHoldoutCheck()
+        self.check = HoldoutCheck() if holdout else NoHoldoutCheck()
 
-    @property
-    def surveys(self) -> bool:
-        """Whether one of them needs predictions for all rows after each epoch."""
-        return self.floor.surveys or self.check.surveys
-
-    def relabel(
-        self, labels: Tensor, proposed: Tensor, allowed: Tensor, streak: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def relabel(self, labels: Tensor, proposed: Tensor, streak: Tensor) -> tuple[Tensor, Tensor]:
         """The labels for the next epoch (b,) and the new streaks (b, 2), from a step's proposal."""
-        return self.patience.settle(labels, self.check.admit(labels, proposed, allowed), streak)
+        return self.patience.settle(labels, proposed if self.check.passed else labels, streak)
 
     def deploy(self, gen: LidGen) -> LidGen:
         """The classifier to keep: a plain module."""

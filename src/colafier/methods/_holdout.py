@@ -1,6 +1,5 @@
 """The rows of a training set that the holdout check is based on."""
 
-import torch
 from torch import Tensor
 
 from colafier.core.holdout_check import NoHoldoutCheck
@@ -14,7 +13,7 @@ def held_out(train: TrainSet, check: NoHoldoutCheck) -> Tensor:
     Where the original labels are known, rows that a person decided may be among them. People look
     at the worst rows first: without these, the labels would look better than they are.
     """
-    share = check.share(int((_came(train) >= 0).sum()))
+    share = check.share(int((_original(train) >= 0).sum()))
     return _selection.held_out(train, share) if train.original is None else train.holdout(share)
 
 
@@ -24,15 +23,14 @@ def trained_on(train: TrainSet, check: NoHoldoutCheck) -> Tensor:
 
 
 def evidence(train: TrainSet, check: NoHoldoutCheck) -> tuple[Tensor, Tensor]:
-    """Labels to compare predictions with (n,), -1 for none, and the held-out rows as a mask (n,).
+    """Numbers of the held-out rows (m,), and the labels to compare their predictions with (m,).
 
     Rows that a person decided count with their original labels, where these are known.
     """
-    held = torch.zeros(train.n, dtype=torch.bool)
-    held[held_out(train, check)] = True
-    return torch.where(train.labeled, _came(train), -1), held
+    held = held_out(train, check)
+    return held, _original(train)[held]
 
 
-def _came(train: TrainSet) -> Tensor:
+def _original(train: TrainSet) -> Tensor:
     """The labels that came with the data (n,), as far as they are known."""
     return train.observed if train.original is None else train.original

@@ -1,19 +1,26 @@
 """CoLafier, Zhang, Hu and Rundensteiner, SDM 2024: two subnets guided by LID purify the labels.
 
 LID-dis judges a row with a label, LID-gen classifies the row; both see two views of it. LID scores
-weight their losses, and LID with the subnets' difference moves labels from epoch to epoch.
+weight their losses, and LID with the subnets' difference moves labels from epoch to epoch. The
+default ends with epochs of our own, in which LID-gen learns what is then believed of each label.
 """
 
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from colafier.core import losses
 from colafier.core.config import RUN_DEFAULTS, choose, with_choices
 from colafier.core.safeguards import Safeguards, no_streak
 from colafier.core.step import RowExchange, Step, colafier_step, observed_scores
 from colafier.core.subnets import LidDis, LidGen
+from colafier.evidence import out_of_fold
+from colafier.evidence.config import EvidenceConfig
+from colafier.evidence.labels import Labels
+from colafier.evidence.noise_model import Posterior, posterior
 from colafier.methods import _holdout
 from colafier.methods._row_history import RowHistory
 from colafier.methods.contract import (
@@ -30,6 +37,7 @@ from colafier.methods.contract import (
     TrainSet,
 )
 
+POSTERIOR = "posterior"  # tag of the epochs that train on soft labels
 VOTERS = (
     "LID-gen, weak view",
     "LID-gen, strong view",
@@ -61,8 +69,6 @@ class CoLafier(Method):
     )
     year = 2024
     num_nets = 2
-    # on features, out-of-fold predictions do the check, so every row can be trained on
-    features_defaults: ClassVar[dict[str, Any]] = {"holdout": False, "mix_share": 0.25}
 
     @with_choices
     def __init__(self, **choices: Any) -> None:
@@ -74,16 +80,21 @@ class CoLafier(Method):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both subnets, the safeguards, and what is kept for each row."""
         self.epochs = epochs
+        vectors = len(train.row_shape) == 1
+        self.posterior_start = self.config.posterior_start(epochs) if vectors else epochs
         self.gen = LidGen(make_net())
         self.dis = LidDis(make_net().backbone, train.num_classes, self.config.embedding_scale)
         known = train.observed[train.labeled]
-        self.guards = Safeguards(self.config, self.gen, known, train.num_classes)
+        # vectors have out-of-fold predictions, so every row can be trained on
+        holdout = self.config.holdout and not vectors
+        self.guards = Safeguards(self.config, self.gen, known, train.num_classes, holdout)
         self.reset_beliefs(train)
 
     def reset_beliefs(self, train: TrainSet) -> None:
         """Believe the observed labels again; moved labels would only be confirmed by these nets."""
         self.labels = RowTable(train.observed, trusted=train.trusted)
-        self.allowed = RowTable(train.observed)  # the class that the holdout check lets a label be
+        certain = F.one_hot(train.observed.clamp(min=0), train.num_classes).float()  # (n, c)
+        self.targets = RowTable(certain)  # soft labels of the last epochs
         self.streak = RowTable(no_streak(train.observed))
         self.history = RowHistory(train.observed, len(VOTERS))
 
@@ -93,13 +104,19 @@ class CoLafier(Method):
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
         """One pass over the labeled rows that are not held out; then the safeguards look again."""
-        rows = _holdout.trained_on(train, self.guards.check)
-        yield Pass(rows, lr_scale=self.config.lr_scale(epoch, self.epochs))
-        if self.guards.surveys and epoch + 1 >= self.config.warmup_epochs(self.epochs):
+        if epoch >= self.posterior_start:
+            if epoch == self.posterior_start:
+                self._believe(train, train.predict(self.guards.deploy(self.gen)))
+            yield Pass(tag=POSTERIOR, optimizers=("gen",))
+            return
+        yield Pass(_holdout.trained_on(train, self.guards.check))
+        if epoch + 1 >= self.config.warmup_epochs(self.epochs):
             self._survey(train)
 
     def loss(self, batch: Batch) -> Terms:
         """The terms of both subnets; stages the label update."""
+        if batch.tag == POSTERIOR:
+            return self._soft_loss(batch)
         labels = self.labels[batch.index]  # (b,)
         step = colafier_step(
             self.gen,
@@ -114,9 +131,7 @@ class CoLafier(Method):
         self._remember(batch, labels, step)
         if step.proposed is not None:
             index = batch.index
-            settled, streak = self.guards.relabel(
-                labels, step.proposed, self.allowed[index], self.streak[index]
-            )
+            settled, streak = self.guards.relabel(labels, step.proposed, self.streak[index])
             self.labels.write(index, settled)
             self.streak.write(index, streak)
         return step.terms | step.weights
@@ -145,23 +160,42 @@ class CoLafier(Method):
         return {name: table.values for name, table in now.items()}
 
     def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
-        """The labels that pass the holdout check; quality and LID of the observed labels."""
-        labels, p = self.labels.values.cpu(), probabilities.cpu()  # (n,), (n, c)
+        """The labels that are believed at the end; quality and LID of the observed labels."""
         known = train.observed.clamp(min=0)  # (n,) rows without a label hold -1
-        check = self.guards.check
-        settled, diagnostics = check.settle(
-            p, known, labels.clamp(min=0), *_holdout.evidence(train, check)
-        )
+        of_observed = probabilities.cpu().gather(1, known[:, None])[:, 0]  # (n,)
+        quality = self.history.quality(of_observed)  # (n,)
+        if self.posterior_start < self.epochs:
+            quality = self._believe(train, probabilities.cpu()).quality
         fixed = train.trusted | ~train.labeled
-        of_observed = p.gather(1, known[:, None])[:, 0]  # (n,)
         return Purified(
-            torch.where(fixed, train.observed, settled),
-            self.history.quality(of_observed),
+            torch.where(fixed, train.observed, self.labels.values.cpu()),
+            quality,
             {"lid": self.history.mean_lid()},
-            diagnostics,
+            self.guards.check.figures(),
             dict(zip(VOTERS, self.history.votes.values.long().T, strict=True)),
             self.history.trajectory(),
         )
+
+    def _soft_loss(self, batch: Batch) -> Terms:
+        """What LID-gen learns in the last epochs: the soft labels, in both views."""
+        views = self.gen(torch.cat(batch.views[:2])).chunk(2)
+        return {"soft_gen": losses.soft(views, self.targets[batch.index])}
+
+    def _believe(self, train: TrainSet, p: Tensor) -> Posterior:
+        """Believe the posterior of each label, from LID-gen's and the out-of-fold predictions.
+
+        Args:
+            train: The training rows, as vectors.
+            p: What LID-gen predicts (n, c).
+        """
+        labels = Labels(train.observed, train.original, train.trusted)
+        unseen = train.out_of_fold()  # (n, c)
+        assert unseen is not None  # the rows are vectors
+        weight = EvidenceConfig.out_of_fold_weight
+        found = posterior(out_of_fold.pooled(p, unseen, labels, weight), labels)
+        self.targets.values.copy_(found.probabilities)
+        self.labels.values.copy_(found.probabilities.argmax(1))
+        return found
 
     @torch.no_grad()
     def _remember(self, batch: Batch, labels: Tensor, step: Step) -> None:
@@ -177,15 +211,18 @@ class CoLafier(Method):
         self.history.note(batch.index, done, of_observed, votes)
 
     def _survey(self, train: TrainSet) -> None:
-        """Predict all rows: how far rare classes must be lifted, and where labels may move to."""
-        p = train.predict(self.guards.average.deploy(self.gen))  # (n, c) without the lift
-        logits = p.clamp(min=1e-12).log()  # (n, c) up to a constant in each row
-        floor, check = self.guards.floor, self.guards.check
-        floor.fit(logits[train.labeled].to(floor.bias.device))
-        lifted = (logits + floor.bias.cpu()).softmax(1)  # (n, c)
-        known = train.observed.clamp(min=0)
-        allowed, _ = check.settle(lifted, known, known, *_holdout.evidence(train, check))
-        self.allowed.values.copy_(allowed)
+        """Predict rows for the safeguards: how far rare classes are lifted, whether labels move."""
+        deployed, floor, check = (
+            self.guards.average.deploy(self.gen),
+            self.guards.floor,
+            self.guards.check,
+        )
+        if floor.surveys:
+            p = train.predict(deployed)  # (n, c) without the lift
+            floor.fit(p[train.labeled].clamp(min=1e-12).log().to(floor.bias.device))
+        if not check.passed:
+            held, observed = _holdout.evidence(train, check)  # (m,), (m,)
+            check.look(train.predict(self.guards.deploy(self.gen), held), observed)
 
     def _exchange(self) -> RowExchange:
         return RowExchange(self.all_gather, self.local_slice)

@@ -15,43 +15,6 @@ from colafier._validation import Range as Range
 from colafier.methods.row_table import RowTable as RowTable
 
 
-@dataclass(frozen=True, init=False, eq=False)  # tensors have no plain equality
-class Labels:
-    """The labels of n rows as class numbers, -1 where a row has none; on the CPU.
-
-    Args:
-        observed: What training starts from (n,).
-        original: What came with the data (n,), where trusted rows hold something else in
-            `observed`; None: nothing is known about what trusted rows had.
-        trusted: Rows whose label a person decided, as a boolean mask; None: no row.
-    """
-
-    observed: Tensor  # (n,)
-    original: Tensor | None  # (n,)
-    trusted: Tensor  # (n,) bool
-
-    def __init__(
-        self, observed: Tensor, original: Tensor | None = None, trusted: Tensor | None = None
-    ) -> None:
-        nobody = torch.zeros(len(observed), dtype=torch.bool)
-        object.__setattr__(self, "observed", observed.long().cpu())
-        object.__setattr__(self, "original", None if original is None else original.long().cpu())
-        object.__setattr__(self, "trusted", nobody if trusted is None else trusted.cpu())
-
-    @property
-    def labeled(self) -> Tensor:
-        """Rows that have a label at all (n,)."""
-        return self.observed >= 0
-
-    @property
-    def doubtful(self) -> Tensor:
-        """Rows with a label that nobody decided (n,)."""
-        return self.labeled & ~self.trusted
-
-    def __len__(self) -> int:
-        return len(self.observed)
-
-
 @dataclass(frozen=True)
 class Batch:
     """The rows of one training step; with several processes, this process's share of them."""
@@ -138,6 +101,7 @@ class TrainSet(Protocol):
 
     n: int
     num_classes: int
+    row_shape: tuple[int, ...]  # (d,) of vectors, (channels, height, width) of images
     observed: Tensor  # (n,) labels that training starts from; -1: the row has none
     trusted: Tensor  # (n,) bool: a person decided this label
     labeled: Tensor  # (n,) bool: the row has a label
@@ -152,6 +116,12 @@ class TrainSet(Protocol):
         Args:
             module: Maps views to logits.
             rows: Row numbers, for the probabilities of these rows only.
+        """
+
+    def out_of_fold(self) -> Tensor | None:
+        """P(class | row) by small heads that never saw the row's own label (n, c).
+
+        Only for rows that are vectors; None for images, where this would take too long.
         """
 
 
@@ -216,10 +186,9 @@ class Method(nn.Module):
     needs_noise_rate: ClassVar[bool] = False  # a hyper-parameter `noise_rate` gets the true rate
     deployed_share: ClassVar[float] = 1.0  # of a run's epochs, if the deployed net starts later
     can_warm_start: ClassVar[bool] = True  # whether a finished run can be trained further
-    features_defaults: ClassVar[dict[str, Any]] = {}  # hyper-parameters for features of a net
 
-    # what the method chooses where a run leaves `init`, `input_statistics` or `dtype` open
-    run_defaults: Mapping[str, str] = MappingProxyType({})
+    # what the method chooses where a run leaves init, input_statistics, dtype or lr_floor open
+    run_defaults: Mapping[str, Any] = MappingProxyType({})
     views: tuple[str, ...] = ("weak",)  # augmentations of each row: weak, strong or plain
     net: Any  # the classifier, which `setup` makes
 

@@ -26,8 +26,9 @@ class TrainConfig:
     epochs: Annotated[int, Range(1)] = 200
     batch_size: Annotated[int, Range(2)] = 128  # over all devices
     lr: Annotated[float, Range(0)] = 0.001
-    # share of the learning rate that is left at the end of a half cosine; 1: constant rate
-    lr_floor: Annotated[float, Range(0, 1)] = 1.0
+    # share of the learning rate that is left at the end of a half cosine; 1: constant rate; None:
+    # what the method chooses, or else 0.02
+    lr_floor: Annotated[float, Range(0, 1)] | None = None
     weight_decay: Annotated[float, Range(0)] = 0.001
     flip: bool = True  # whether a mirrored image keeps its class
     seed: int = 1
@@ -41,19 +42,19 @@ class TrainConfig:
                 f"use a batch_size of at least {ROWS_PER_DEVICE * self.devices}"
             )
 
-    def settled(self, chosen: Mapping[str, str], row_shape: tuple[int, ...]) -> Self:
-        """The same with each `auto` replaced; only the number type may stay open.
+    def settled(self, chosen: Mapping[str, Any], row_shape: tuple[int, ...]) -> Self:
+        """The same with each `auto` and None replaced; only the number type may stay open.
 
         Args:
             chosen: What the method chooses, `Method.run_defaults`. Input statistics that it chooses
                 are those of CIFAR-10, so they count only for images of that shape.
             row_shape: Shape of one row.
         """
-        values = {"init": "torch", "input_statistics": "fitted"} | dict(chosen)
+        values = {"init": "torch", "input_statistics": "fitted", "lr_floor": 0.02} | dict(chosen)
         if row_shape != CIFAR10_SHAPE:
             values["input_statistics"] = "fitted"
         left_open: dict[str, Any] = {
-            name: value for name, value in values.items() if getattr(self, name) == "auto"
+            name: value for name, value in values.items() if getattr(self, name) in ("auto", None)
         }
         return replace(self, **left_open)
 

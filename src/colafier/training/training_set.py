@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from colafier import _seeds
-from colafier.methods.contract import Batch, DistributedContext, Labels, Pass
+from colafier.evidence.labels import Labels
+from colafier.evidence.out_of_fold import cross_fit
+from colafier.methods.contract import Batch, DistributedContext, Pass
 from colafier.nets import inference
 from colafier.nets.normalize import Normalize
 from colafier.training.views import Draws, View, make_views, render
@@ -35,6 +37,8 @@ class TrainingSet:
         rank: Number of this process.
         world: Number of processes.
         device: Device of the batches; None: the CPU.
+        out_of_fold: What `out_of_fold` is to give (n, c); None: it is found when first asked for.
+        progress: Whether a terminal shows a bar while it is found.
     """
 
     def __init__(
@@ -51,6 +55,8 @@ class TrainingSet:
         rank: int = 0,
         world: int = 1,
         device: torch.device | None = None,
+        out_of_fold: Tensor | None = None,
+        progress: bool = False,
     ) -> None:
         _check(x, labels, num_classes, batch_size)
         self.x = x
@@ -65,6 +71,8 @@ class TrainingSet:
         self.normalize = Normalize.fit(x) if normalize is None else normalize
         self.rank, self.world = rank, world
         self.device = torch.device("cpu") if device is None else device
+        self.out_of_fold_found = out_of_fold
+        self.progress = progress
         self._distributed: DistributedContext | None = None
         self._views = make_views(self.view_names, self.row_shape, flip=flip)
 
@@ -153,6 +161,22 @@ class TrainingSet:
             if self._distributed is None
             else self._distributed.all_gather(p.to(self.device)).cpu()
         )
+
+    def out_of_fold(self) -> Tensor | None:
+        """P(class | row) by small heads that never saw the row's own label (n, c).
+
+        Only for rows that are vectors; None for images, where this would take too long. Found once.
+        """
+        if self.out_of_fold_found is None and len(self.row_shape) == 1:
+            self.out_of_fold_found = cross_fit(
+                self.x,
+                Labels(self.observed, self.original, self.trusted),
+                self.num_classes,
+                self.normalize,
+                seed=self.seed,
+                progress=self.progress,
+            )
+        return self.out_of_fold_found
 
     def _rows(self, part: Pass) -> Tensor:
         return self.labeled.nonzero()[:, 0] if part.rows is None else part.rows.cpu()

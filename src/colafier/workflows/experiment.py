@@ -22,10 +22,11 @@ from colafier.audit.trained import Trained
 from colafier.benchmark_data import noise, sources
 from colafier.benchmark_data.sources import Source
 from colafier.embed.encode import EncodedData
+from colafier.evidence.labels import Labels
 from colafier.ingest.content import content_key
 from colafier.ingest.dataset import Dataset
 from colafier.methods import build, find
-from colafier.methods.contract import Labels, Purified
+from colafier.methods.contract import Purified
 from colafier.nets import inference, net_factory
 from colafier.nets.dtype import backbone_dtype
 from colafier.nets.normalize import Normalize, check_statistics

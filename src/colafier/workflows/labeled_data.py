@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from colafier.embed.encode import EncodedData
+from colafier.evidence.labels import Labels
 from colafier.ingest.dataset import Dataset
 from colafier.ingest.labels import check_two_classes, class_numbers
-from colafier.methods.contract import Labels
 from colafier.review.decided import DecidedRows
 
 

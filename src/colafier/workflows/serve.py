@@ -10,14 +10,14 @@ import torch
 
 from colafier import embed
 from colafier.audit.label_table import table, with_unusable
-from colafier.audit.noise_model import posterior
 from colafier.audit.policy import EXCLUDE, decide
 from colafier.embed import encode
 from colafier.embed.encode import EncodedData
+from colafier.evidence.labels import Labels
+from colafier.evidence.noise_model import posterior
 from colafier.ingest.column_roles import ReadOptions
 from colafier.ingest.labels import class_numbers
 from colafier.ingest.read import Dataset, read
-from colafier.methods.contract import Labels
 from colafier.workflows.apply import dataset_of
 from colafier.workflows.model_store import StoredModel, load
 from colafier.workflows.model_store.onnx_export import export_onnx

@@ -14,11 +14,11 @@ from torch.nn import functional as F
 
 from colafier import _seeds
 from colafier._progress import progress_bar
-from colafier.audit.config import AuditConfig
-from colafier.audit.heads import Head, SoftLabelTrainer
-from colafier.audit.noise_model import soft_labels
 from colafier.core.functional import gce
-from colafier.methods.contract import Labels
+from colafier.evidence.config import EvidenceConfig
+from colafier.evidence.heads import Head, SoftLabelTrainer
+from colafier.evidence.labels import Labels
+from colafier.evidence.noise_model import soft_labels
 
 BATCH = 512
 PREDICTED_AT_ONCE = 4096
@@ -32,7 +32,7 @@ def cross_fit(
     num_classes: int,
     normalize: Callable[[Tensor], Tensor],
     *,
-    config: AuditConfig | None = None,
+    config: EvidenceConfig | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> Tensor:
@@ -47,7 +47,7 @@ def cross_fit(
         seed: Of the folds, the heads and the order.
         progress: Whether a terminal shows a bar.
     """
-    config = AuditConfig() if config is None else config
+    config = EvidenceConfig() if config is None else config
     generator = torch.Generator().manual_seed(_seeds.derive(seed, "witnesses"))
     fold = _folds(labels.observed, config.folds, generator)  # (n,)
     size = max(2, min(BATCH, len(x) // 20))
@@ -80,6 +80,30 @@ def cross_fit(
             if epoch + 1 >= warmup:
                 _refine(targets, predicted, labels)
     return predicted
+
+
+def pooled(own: Tensor, unseen: Tensor, labels: Labels, weight: float) -> Tensor:
+    """A classifier's and the out-of-fold predictions together (n, c): a mean of logarithms.
+
+    The classifier was trained on the labels. If it contradicts fewer of them than the out-of-fold
+    predictions do, it has memorized that share, and counts that much less.
+
+    Args:
+        own: Probabilities of the classifier (n, c).
+        unseen: Out-of-fold predictions (n, c).
+        labels: The labels of the rows.
+        weight: Of the out-of-fold predictions beside a classifier that has memorized nothing.
+    """
+    known, observed = labels.labeled, labels.observed
+    contradicted, unseen_contradicted = (
+        float((p.argmax(1) != observed)[known].double().mean()) for p in (own, unseen)
+    )
+    honest = min(contradicted / unseen_contradicted, 1.0) if unseen_contradicted else 1.0
+    return torch.lerp(_log(own), _log(unseen), 1 - (1 - weight) * honest).softmax(1)
+
+
+def _log(p: Tensor) -> Tensor:
+    return p.clamp(min=1e-6).log()
 
 
 def _robust_loss(logits: Tensor, targets: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from colafier.audit.config import AuditConfig
-from colafier.methods.contract import Labels
+from colafier.evidence.config import EvidenceConfig
+from colafier.evidence.labels import Labels
 
 ROWS_FOR_TEMPERATURE = 20_000  # are enough to choose the temperature
 ROUNDS = 25  # of EM for each feature weight, starting from the result of the previous weight
@@ -50,7 +50,7 @@ class Posterior:
     interval: tuple[float, float]  # 95 % interval of the rate; covers sampling error only
 
 
-def posterior(p: Tensor, labels: Labels, config: AuditConfig | None = None) -> Posterior:
+def posterior(p: Tensor, labels: Labels, config: EvidenceConfig | None = None) -> Posterior:
     """Combine a classifier's probabilities with the observed labels.
 
     If the original labels of trusted rows are known, the noise model is learned from them as well.
@@ -62,7 +62,7 @@ def posterior(p: Tensor, labels: Labels, config: AuditConfig | None = None) -> P
         labels: The labels of the rows.
         config: The candidate values for temperature and feature weight.
     """
-    config = AuditConfig() if config is None else config
+    config = EvidenceConfig() if config is None else config
     usable, trusted, observed = labels.doubtful, labels.trusted, labels.observed
     seen = _Seen(p.double(), observed, usable)
     if labels.original is not None:
@@ -112,7 +112,7 @@ class _Seen:
         return torch.where(self.known[rows][:, None], sure, p)
 
 
-def _with_best_temperature(seen: _Seen, config: AuditConfig) -> _Seen:
+def _with_best_temperature(seen: _Seen, config: EvidenceConfig) -> _Seen:
     """Sharpen the probabilities with the temperature that makes the observed labels most likely.
 
     A classifier that was trained on noisy labels is often not confident enough.
@@ -130,7 +130,7 @@ def _with_best_temperature(seen: _Seen, config: AuditConfig) -> _Seen:
     return replace(seen, p=_tempered(seen.p, best))
 
 
-def _likeliest(seen: _Seen, rows: Tensor, config: AuditConfig) -> NoiseModel:
+def _likeliest(seen: _Seen, rows: Tensor, config: EvidenceConfig) -> NoiseModel:
     """The most likely noise model of these rows, after EM for each feature weight."""
     transition = _start(seen.p.shape[1], seen.p)
     models = []
@@ -146,7 +146,7 @@ def _learned(seen: _Seen, rows: Tensor, feature_weight: float, transition: Tenso
     )
 
 
-def fit_noise(p: Tensor, observed: Tensor, config: AuditConfig | None = None) -> NoiseModel:
+def fit_noise(p: Tensor, observed: Tensor, config: EvidenceConfig | None = None) -> NoiseModel:
     """The noise model that makes the observed labels most likely.
 
     Args:
@@ -156,7 +156,7 @@ def fit_noise(p: Tensor, observed: Tensor, config: AuditConfig | None = None) ->
     """
     every = torch.ones(len(p), dtype=torch.bool)
     seen = _Seen(p, observed, every)
-    return _likeliest(seen, seen.rows, AuditConfig() if config is None else config)
+    return _likeliest(seen, seen.rows, EvidenceConfig() if config is None else config)
 
 
 def soft_labels(p: Tensor, observed: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ def _expect_and_maximize(
     return NoiseModel(transition, feature_weight, float(likelihood))
 
 
-def _interval(seen: _Seen, rate: float, config: AuditConfig) -> tuple[float, float]:
+def _interval(seen: _Seen, rate: float, config: EvidenceConfig) -> tuple[float, float]:
     """The interval of the rate, from ten parts of the rows, each with its own noise model."""
     rates = []
     for part in range(PARTS):

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from colafier.audit.config import AuditConfig
-from colafier.audit.noise_model import (
+from colafier.evidence.labels import Labels
+from colafier.evidence.noise_model import (
     PSEUDO_ROWS,
     ROUNDS,
     SMALLEST,
@@ -15,7 +16,6 @@ from colafier.audit.noise_model import (
     posterior,
     soft_labels,
 )
-from colafier.methods.contract import Labels
 
 # the probabilities of these tests are calibrated; those of nets are too confident or too unsure
 CALIBRATED = AuditConfig(inverse_temperatures=(1.0,))

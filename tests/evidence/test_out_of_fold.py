@@ -9,11 +9,11 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from colafier.audit import out_of_fold
 from colafier.audit.config import AuditConfig
-from colafier.audit.heads import Head, SoftLabelTrainer
-from colafier.audit.out_of_fold import cross_fit
-from colafier.methods.contract import Labels
+from colafier.evidence import out_of_fold
+from colafier.evidence.heads import Head, SoftLabelTrainer
+from colafier.evidence.labels import Labels
+from colafier.evidence.out_of_fold import cross_fit
 from colafier.nets.normalize import Normalize
 
 SHORT = AuditConfig(head_epochs=3, head_warmup=1, head_min_steps=1)
