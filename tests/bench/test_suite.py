@@ -108,6 +108,11 @@ def test_files_of_labels_are_found(tmp_path: Path) -> None:
     assert run.settings.noise == f"file:{FOLDER / 'fmnist10k_instance40.npy'}"
 
 
+def test_files_of_labels_lie_next_to_the_suite(tmp_path: Path) -> None:
+    suite = small_suite(tmp_path, TEXT.replace("pair:0.2", "file:mine.npy"))
+    assert f"file:{tmp_path / 'mine.npy'}" in {run.settings.noise for run in suite.runs()}
+
+
 def test_choosing_runs(tmp_path: Path) -> None:
     suite = small_suite(tmp_path)
     assert len(suite.runs()) == 2 * 2 * 2
