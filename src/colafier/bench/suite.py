@@ -40,18 +40,19 @@ class Part:
     def resolved(self, entry: Entry, kind: str, data: str) -> Settings:
         """The settings of an entry for a kind of noise, apart from rate and seed.
 
-        An entry whose deployed net starts in mid-run gets as many more epochs as this net needs to
-        train as long as the nets of other entries.
+        The epochs that a method needs before its deployed net starts are added to the run.
         """
         method = entry.method
+        first, preparation = find(method).preparation(self.settings["epochs"])
         own = {
+            **preparation,
             **self.methods.get(method, {}),
             **self.by_noise.get(kind, {}).get(method, {}),
             **entry.hyper,
         }
         values = {**self.settings, "method": method}
         values["data"] = data or values.get("data", "")
-        values["epochs"] = round(self.settings["epochs"] / find(method).deployed_share)
+        values["epochs"] = self.settings["epochs"] + first
         return resolve(None, values, own)
 
 
