@@ -48,7 +48,7 @@ def made_up(run: Run, score: float, **changes: Any) -> dict[str, Any]:
         "run_seconds": 4.0,
         "hardware": {"cpu": "a CPU", "cores": 2, "threads": 1, "device": "cpu", "gpu": None},
         "versions": {"torch": "2"},
-        "commit": "0123456789abcdef",
+        "commit": "0123456789abcdef+changes",
     } | changes
 
 

@@ -56,13 +56,13 @@ def test_the_mini_suites_have_all_methods_but_studies() -> None:
         assert [entry.name for entry in load_suite(name).entries] == methods
 
 
-@pytest.mark.parametrize("method", [m for m in available() if find(m).deployed_share < 1])
+@pytest.mark.parametrize("method", [m for m in available() if find(m).preparation(15)[0]])
 @pytest.mark.parametrize("suite", ["digits", "features", "table1a"])
 def test_a_net_that_starts_in_mid_run_trains_as_long_as_others(method: str, suite: str) -> None:
     chosen = load_suite(suite)
     epochs = chosen.parts[0].settings["epochs"]
     (run,) = chosen.runs("folder", [method], ["pair:0.4"], [1])
-    built = build(method)
+    built = build(method, **run.settings.hyper)
 
     class Rows:
         n, num_classes = 4, 2
@@ -72,12 +72,15 @@ def test_a_net_that_starts_in_mid_run_trains_as_long_as_others(method: str, suit
     built.setup(lambda: torch.nn.Linear(2, 2), Rows(), run.settings.epochs)  # type: ignore[arg-type]
     first = getattr(built, "first_epochs", None) or built.warmup_epochs
     assert run.settings.epochs - first == epochs
+    short = build(method)
+    short.setup(lambda: torch.nn.Linear(2, 2), Rows(), epochs)  # type: ignore[arg-type]
+    assert first == (getattr(short, "first_epochs", None) or short.warmup_epochs)
 
 
 def test_paper_suites_have_the_papers_settings() -> None:
     for name in ("table1a", "table1b", "table2", "ablation"):
         for run in load_suite(name).runs("folder"):
-            if find(run.entry.method).deployed_share == 1:
+            if not find(run.entry.method).preparation(200)[0]:
                 s = run.settings
                 assert (s.epochs, s.batch_size, s.lr, s.weight_decay) == (200, 128, 1e-3, 1e-3)
                 assert (s.lr_floor, s.dtype, s.limit) == (1.0, "float32", None)
@@ -106,6 +109,11 @@ def test_files_of_labels_are_found(tmp_path: Path) -> None:
     assert run.settings.noise == f"cifar10n:worst:{tmp_path / 'CIFAR-10_human.pt'}"
     (run,) = load_suite("fm-mini").runs("", ["ce"])
     assert run.settings.noise == f"file:{FOLDER / 'fmnist10k_instance40.npy'}"
+
+
+def test_files_of_labels_lie_next_to_the_suite(tmp_path: Path) -> None:
+    suite = small_suite(tmp_path, TEXT.replace("pair:0.2", "file:mine.npy"))
+    assert f"file:{tmp_path / 'mine.npy'}" in {run.settings.noise for run in suite.runs()}
 
 
 def test_choosing_runs(tmp_path: Path) -> None:

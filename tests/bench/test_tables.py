@@ -41,6 +41,7 @@ def test_markdown_shows_everything(tmp_path: Path) -> None:
     assert "| (before) | 60.00 ± 0.00 | 60.00 ± 0.00 | 60.00 |  |" in text
     assert text.index("last epoch") < text.index("last ten") < text.index("Oracle:")
     assert "missing" not in text.partition("## About")[2]
+    assert "Commits: 0123456789+changes." in text
 
 
 def test_a_partial_suite_says_what_is_missing(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,11 +68,6 @@ def key_of(record: Mapping[str, Any]) -> Key:
 def failed(record: Mapping[str, Any]) -> bool:
     """Whether a run ended with an error."""
     return "error" in record
-
-
-def still_to_do(runs: Iterable[Run], records: Mapping[Key, Record]) -> list[Run]:
-    """Runs without a record; a failed run, or one with other settings, counts as none."""
-    return [run for run in runs if not is_done(run, records)]
 
 
 def is_done(run: Run, records: Mapping[Key, Record]) -> bool:

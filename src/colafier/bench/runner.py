@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from statistics import fmean
 
 from colafier.bench.execute import execute, forget_rows, prepared
-from colafier.bench.results import Key, Record, Results, failed, is_done
+from colafier.bench.results import Record, Results, failed, is_done
 from colafier.bench.suite import Run
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -95,8 +95,7 @@ def run_all(
         report(record, progress)
 
     if jobs == 1:
-        for run in wanted():
-            save(execute(run))
+        _in_this_process(wanted(), save)
     else:
         _in_workers(wanted(), jobs, save)
     return progress
@@ -108,6 +107,15 @@ def threads_each(jobs: int) -> int:
     with suppress(AttributeError):  # Linux only
         cores = len(os.sched_getaffinity(0))
     return max(1, cores // jobs)
+
+
+def _in_this_process(runs: Iterator[Run], save: Callable[[Record], None]) -> None:
+    """Execute runs one after the other."""
+    try:
+        for run in runs:
+            save(execute(run))
+    except KeyboardInterrupt:  # without the message of the training, which is about one run
+        raise KeyboardInterrupt from None
 
 
 def _in_workers(runs: Iterator[Run], jobs: int, save: Callable[[Record], None]) -> None:
@@ -153,8 +161,3 @@ def _few_threads(count: int) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def missing_keys(runs: Sequence[Run], records: Mapping[Key, Record]) -> list[Key]:
-    """Keys of runs that have no successful record."""
-    return [run.key for run in runs if run.key not in records or failed(records[run.key])]

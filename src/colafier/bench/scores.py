@@ -50,12 +50,14 @@ class Column:
     def title(self) -> str:
         """The noise in words."""
         kind, _, rest = self.noise.partition(":")
-        if kind == "cifar10n":
+        if kind == "none":
+            text = "no noise"
+        elif kind == "cifar10n":
             text = rest
         elif kind == "file":
             text = "labels of a file"
         else:
-            text = f"{SHORT.get(kind, kind)} {float(rest or 0):.0%}".replace("%", " %")
+            text = f"{SHORT.get(kind, kind)} {float(rest):.0%}".replace("%", " %")
         return f"{self.part}, {text}" if self.show_part else text
 
     @property

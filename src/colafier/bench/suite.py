@@ -40,18 +40,19 @@ class Part:
     def resolved(self, entry: Entry, kind: str, data: str) -> Settings:
         """The settings of an entry for a kind of noise, apart from rate and seed.
 
-        An entry whose deployed net starts in mid-run gets as many more epochs as this net needs to
-        train as long as the nets of other entries.
+        The epochs that a method needs before its deployed net starts are added to the run.
         """
         method = entry.method
+        first, preparation = find(method).preparation(self.settings["epochs"])
         own = {
+            **preparation,
             **self.methods.get(method, {}),
             **self.by_noise.get(kind, {}).get(method, {}),
             **entry.hyper,
         }
         values = {**self.settings, "method": method}
         values["data"] = data or values.get("data", "")
-        values["epochs"] = round(self.settings["epochs"] / find(method).deployed_share)
+        values["epochs"] = self.settings["epochs"] + first
         return resolve(None, values, own)
 
 
@@ -97,6 +98,7 @@ class Suite:
         optional_seeds: Seeds that tables show where there are records, and do not miss otherwise.
         entries: Rows of the tables.
         parts: The data sets with their noises.
+        folder: Where the suite's file is, and files of labels that its noises name.
         long: Whether the suite is for a GPU, so that its cost is estimated before it begins.
     """
 
@@ -106,6 +108,7 @@ class Suite:
     optional_seeds: tuple[int, ...]
     entries: tuple[Entry, ...]
     parts: tuple[Part, ...]
+    folder: Path = FOLDER
     long: bool = False
 
     def runs(
@@ -132,8 +135,8 @@ class Suite:
                 place = (part.name, entry.name, kind)
                 if place not in resolved:  # the same for all rates and seeds
                     resolved[place] = part.resolved(entry, kind, data)
-                folder = resolved[place].data
-                settings = replace(resolved[place], seed=seed, noise=_located(noise, folder))
+                located = self._located(noise, resolved[place].data)
+                settings = replace(resolved[place], seed=seed, noise=located)
                 runs.append(Run(self.name, part.name, entry, noise, settings))
         return runs
 
@@ -151,6 +154,16 @@ class Suite:
             f"{self.name} has no entry {name!r}; there are {names}, {' and '.join(VARIANTS)}, and "
             "any method"
         )
+
+    def _located(self, noise: str, data: str) -> str:
+        """A noise with the path of its file, in the data folder or next to the suite's file."""
+        kind, _, rest = noise.partition(":")
+        if kind == "file":
+            return f"file:{self.folder / rest}"
+        if kind != "cifar10n":
+            return noise
+        near = [Path(data) / HUMAN, Path(data).parent / HUMAN]
+        return f"{noise}:{next((path for path in near if path.is_file()), near[0])}"
 
 
 def suite_names() -> list[str]:
@@ -174,6 +187,7 @@ def load_suite(name: str) -> Suite:
             tuple(content.get("optional_seeds", ())),
             tuple(entries_of(content)),
             tuple(_part(name, table) for name, table in content["data"].items()),
+            path.parent,
             content.get("long", False),
         )
     except (KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
@@ -194,14 +208,3 @@ def _part(name: str, table: Mapping[str, Any]) -> Part:
 def _refuse_unknown(table: Mapping[str, Any], known: Sequence[str]) -> None:
     if unknown := table.keys() - set(known):
         raise ValueError(f"it has {min(unknown)!r}, which is none of {', '.join(known)}")
-
-
-def _located(noise: str, data: str) -> str:
-    """A noise with the path of its file: CIFAR-10N's in the data folder, others in `suites`."""
-    kind, _, rest = noise.partition(":")
-    if kind == "file":
-        return f"file:{FOLDER / rest}"
-    if kind != "cifar10n":
-        return noise
-    near = [Path(data) / HUMAN, Path(data).parent / HUMAN]
-    return f"{noise}:{next((path for path in near if path.is_file()), near[0])}"

@@ -44,7 +44,7 @@ def latex(found: Collected) -> str:
 def notes(found: Collected) -> str:
     """Number of records, hardware, versions, and what is missing or was made otherwise."""
     records = found.records
-    commits = dict.fromkeys((r["commit"] or "unknown")[:10] for r in records)
+    commits = dict.fromkeys(_short(r["commit"]) for r in records)
     lines = [
         f"{len(records)} runs. Made by `colafier bench run {found.suite.name}`.",
         f"Hardware: {'; '.join(hardware_words(records))}.",
@@ -59,6 +59,12 @@ def notes(found: Collected) -> str:
             f"{missing_words(found.outdated)}."
         )
     return "\n".join(f"- {line}" for line in lines)
+
+
+def _short(commit: str | None) -> str:
+    """The first digits of a commit, and whether the code had changes that were not committed."""
+    digits, plus, changes = (commit or "unknown").partition("+")
+    return digits[:10] + plus + changes
 
 
 def missing_words(runs: Sequence[Run]) -> str:

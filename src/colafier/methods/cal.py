@@ -64,7 +64,6 @@ class CAL(FirstAndSecond):
         "CVPR"
     )
     year = 2021
-    deployed_share = 100 / AUTHORS_EPOCHS
 
     shares: Tensor
     proxy_shares: Tensor
@@ -87,6 +86,12 @@ class CAL(FirstAndSecond):
         self.proxy_peer_weight = proxy_peer_weight
         self.peer_weight = peer_weight
         self.sure = sure
+
+    @classmethod
+    def preparation(cls, epochs: int) -> tuple[int, dict[str, Any]]:
+        """The epochs of the first net."""
+        first = scaled(66, epochs, AUTHORS_EPOCHS)
+        return first, {"proxy_epochs": first}
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, proxy labels, and the distribution of the observed labels."""

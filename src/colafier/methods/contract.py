@@ -184,7 +184,6 @@ class Method(nn.Module):
     year: ClassVar[int] = 0
     num_nets: ClassVar[int] = 1
     needs_noise_rate: ClassVar[bool] = False  # a hyper-parameter `noise_rate` gets the true rate
-    deployed_share: ClassVar[float] = 1.0  # of a run's epochs, if the deployed net starts later
     can_warm_start: ClassVar[bool] = True  # whether a finished run can be trained further
 
     # what the method chooses where a run leaves init, input_statistics, dtype or lr_floor open
@@ -195,6 +194,18 @@ class Method(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.distributed: DistributedContext = SingleProcess()
+
+    @classmethod
+    def preparation(cls, epochs: int) -> tuple[int, dict[str, Any]]:  # noqa: ARG003
+        """Epochs before the deployed net starts, and hyper-parameters that fix their number.
+
+        For methods whose first net only prepares the training of the deployed one. The benchmark
+        adds these epochs to the run, so that all deployed nets train equally long.
+
+        Args:
+            epochs: Epochs of a run.
+        """
+        return 0, {}
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Build networks and tables for a run of this many epochs."""

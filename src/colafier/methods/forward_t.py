@@ -48,7 +48,6 @@ class ForwardT(FirstAndSecond):
         "a loss correction approach, CVPR"
     )
     year = 2017
-    deployed_share = 120 / AUTHORS_EPOCHS
 
     transition: Tensor
 
@@ -63,6 +62,12 @@ class ForwardT(FirstAndSecond):
         self.warmup = warmup
         self.quantile = quantile
         self.holdout = holdout
+
+    @classmethod
+    def preparation(cls, epochs: int) -> tuple[int, dict[str, Any]]:
+        """The epochs of the first net."""
+        first = scaled(120, epochs, AUTHORS_EPOCHS)
+        return first, {"warmup": first}
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both nets, the first one's best state, T, and the last cross entropy of each row."""

@@ -47,7 +47,6 @@ class JointOptim(WithRowLosses):
 
     reference = "Tanaka et al.: Joint optimization framework for learning with noisy labels, CVPR"
     year = 2018
-    deployed_share = 120 / AUTHORS_EPOCHS
     can_warm_start = False  # stages and window are fitted to the length of the run
 
     observed: Tensor
@@ -67,6 +66,13 @@ class JointOptim(WithRowLosses):
         self.label_start = label_start
         self.first_stage = first_stage
         self.window = window
+
+    @classmethod
+    def preparation(cls, epochs: int) -> tuple[int, dict[str, Any]]:
+        """The first stage, with the epoch in which labels start to move in it."""
+        authors = {"first_stage": 200, "label_start": 70, "window": 10}
+        stage = {name: scaled(value, epochs, AUTHORS_EPOCHS) for name, value in authors.items()}
+        return stage["first_stage"], stage
 
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """A net and a new one for later; for each row its soft label and latest predictions."""
