@@ -74,3 +74,10 @@ class LidDis(nn.Module):
         embedded = self.embedding(labels) if labels.dim() == 2 else self.embedding.weight.T[labels]
         z: Tensor = self.norm(features + embedded)
         return z, self.head(z)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What LID-dis predicts without a label: logarithms of its mean over all labels (b, c)."""
+        features = self.encode(x)  # (b, d)
+        every = torch.arange(self.num_classes, device=x.device)
+        of_labels = [self.judge(features, label.expand(len(x)))[1].softmax(1) for label in every]
+        return torch.stack(of_labels).mean(0).clamp(min=1e-12).log()

@@ -222,7 +222,8 @@ class CoLafier(Method):
             floor.fit(p[train.labeled].clamp(min=1e-12).log().to(floor.bias.device))
         if not check.passed:
             held, observed = _holdout.evidence(train, check)  # (m,), (m,)
-            check.look(train.predict(self.guards.deploy(self.gen), held), observed)
+            predicted = [train.predict(net, held).argmax(1) for net in (self.gen, self.dis)]
+            check.look(predicted[0], predicted[1], observed)
 
     def _exchange(self) -> RowExchange:
         return RowExchange(self.all_gather, self.local_slice)
