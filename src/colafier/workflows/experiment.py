@@ -51,6 +51,7 @@ class Task:
     observed: Tensor  # (n,) noisy labels
     truth: Tensor | None  # (n,) true labels
     manifest: dict[str, Any]  # of the injected noise
+    out_of_fold: Tensor | None = None  # (n, c) predictions of these rows, if made before
 
 
 @dataclass(frozen=True)
@@ -275,6 +276,7 @@ def _train_and_score(
         warm_start=warm_start,
         make_score=make_score,
         progress=progress,
+        out_of_fold=task.out_of_fold,
         loggers=loggers.make(log if processes.first else (), folder, config),
     )
     dtype = str(backbone_dtype(settings.dtype, processes.device)).removeprefix("torch.")
