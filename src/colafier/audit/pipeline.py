@@ -12,6 +12,7 @@ from colafier.audit.config import AuditConfig
 from colafier.audit.policy import Decisions, decide
 from colafier.audit.strategies import STRATEGIES, mode_of
 from colafier.audit.trained import Trained
+from colafier.evidence.config import EvidenceConfig
 from colafier.evidence.labels import Labels
 from colafier.evidence.noise_model import Posterior, posterior
 from colafier.methods import build
@@ -81,6 +82,7 @@ def train_method(
     progress: bool = False,
     loggers: Sequence[Logger] = (),
     out_of_fold: Tensor | None = None,
+    evidence: EvidenceConfig | None = None,
 ) -> Trained:
     """Build a method and fit it; every process of a run calls this in the same way.
 
@@ -97,6 +99,7 @@ def train_method(
         progress: Whether a terminal shows bars.
         loggers: Get the figures of each epoch as well.
         out_of_fold: Out-of-fold predictions of these rows (n, c), if they have been made before.
+        evidence: How they are made if the method asks for them; None: the defaults.
     """
     method = build(config.method, **config.hyper)
     config = config.settled(method.run_defaults, tuple(x.shape[1:]))
@@ -111,6 +114,7 @@ def train_method(
         flip=config.flip,
         normalize=input_statistics(config.input_statistics, x),
         out_of_fold=out_of_fold,
+        evidence=evidence,
         progress=progress,
     )
     make_net = net_factory(config.net, rows.row_shape, num_classes, config.dtype, config.init)
@@ -139,7 +143,7 @@ def train_method(
         purified=method.purify(rows, probabilities).cpu(),
         history=history,
         resolved=method.resolved(),
-        out_of_fold=rows.out_of_fold_found,
+        out_of_fold=rows.out_of_fold_made,
     )
 
 
@@ -207,7 +211,7 @@ def train_and_audit(
         progress: Whether a terminal shows bars.
         **run: `folder`, `resume` and `warm_start` of `train_method`.
     """
-    trained = train_method(x, labels, num_classes, train, progress=progress, **run)
+    trained = train_method(x, labels, num_classes, train, evidence=config, progress=progress, **run)
     return audit(trained, x, labels, train, config, groups=groups, progress=progress)
 
 

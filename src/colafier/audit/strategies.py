@@ -17,9 +17,9 @@ from colafier.evidence.labels import Labels
 from colafier.evidence.noise_model import Posterior
 
 FEATURES, END_TO_END = MODES = ("features", "end-to-end")
-MIN_STEPS = 400  # of a run on features: small data sets get more epochs
+MIN_STEPS = 800  # of a run on features: small data sets get more epochs
 MAX_BATCH = 512
-EPOCHS = 4  # on features: they come from a pretrained net, or from a table
+EPOCHS = 8  # on features, which come from a pretrained net or from a table
 SMALL_IMAGE = 20  # pixels: below, a ResNet has nothing left to look at
 
 

@@ -54,8 +54,8 @@ class CoLafierConfig:
     class_prior_floor: Annotated[float, Range(0, 1)] = 0.0  # share of its rows; 0: off
     patience: Annotated[int, Range(1)] = 1  # epochs in a row that must propose the same move
     average: Annotated[float, Range(0)] = 0.0  # epochs in the mean of the deployed net; 0: off
-    holdout: bool = False  # whether held-out rows must show first that labels should move
-    posterior_share: Annotated[float, Range(0, 1)] = 0.0  # share of the epochs on soft labels
+    holdout: bool = False  # images: whether held-out rows must show first that labels should move
+    posterior_share: Annotated[float, Range(0, 1)] = 0.0  # vectors: epochs on soft labels, a share
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class CoLafierConfig:
         return Levels(*(ramp(epoch, warmup, length, start, 1.0) for start in starts))
 
     def posterior_start(self, epochs: int) -> int:
-        """The epoch in which the soft labels take over, after warm-up."""
+        """The first epoch on soft labels; at least one epoch after warm-up comes before it."""
         start = epochs - round(self.posterior_share * epochs)
         return max(start, min(self.warmup_epochs(epochs) + 1, epochs))
 

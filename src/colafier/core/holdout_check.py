@@ -1,10 +1,10 @@
 """The holdout check: no label moves before held-out rows show that predictions beat the labels.
 
-A classifier that is weaker than the labels would make them worse. Some rows are kept out of
-training, so that predictions for them are honest. Their true classes are not known. But how often
-the two subnets agree there tells how good their predictions are, and how often the predictions meet
-the observed labels then tells how good these are. Confidence tells neither: a classifier that was
-trained on noisy labels is as unsure as the labels are.
+A classifier that is weaker than the labels would make them worse. So some rows are kept out of
+training: no net has memorized their labels. Their true classes are not known. But the share of
+these rows in which the two subnets agree shows how good the predictions are, and the share in which
+the predictions meet the observed labels then shows how good the labels are. Confidence shows
+neither: a classifier that was trained on noisy labels is as unsure as the labels are.
 """
 
 from dataclasses import asdict, dataclass
@@ -26,7 +26,7 @@ Figures = dict[str, float | int | str]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the held-out rows show about the observed labels and about the predictions."""
+    """What the held-out rows show about their observed labels and about the predictions."""
 
     rows: int = 0
     agreement: float = 0.0  # share of held-out observed labels that a prediction meets
@@ -39,7 +39,7 @@ class NoHoldoutCheck(nn.Module):
     """The paper's: every row is trained on, and every label may move."""
 
     def share(self, n: int) -> float:  # noqa: ARG002
-        """The share of n rows that is kept out of training, until the check has passed."""
+        """The share of n labeled rows that is kept out of training now."""
         return 0.0
 
     @property
@@ -48,7 +48,7 @@ class NoHoldoutCheck(nn.Module):
         return True
 
     def look(self, gen: Tensor, dis: Tensor, observed: Tensor) -> None:
-        """Look at the held-out rows once more, after an epoch.
+        """Look at the predictions for the held-out rows, after an epoch.
 
         Args:
             gen: Classes that LID-gen predicts for them (m,).
@@ -57,18 +57,19 @@ class NoHoldoutCheck(nn.Module):
         """
 
     def figures(self) -> Figures:
-        """What the last look found."""
+        """The evidence of the last look, for the diagnostics of a run."""
         return {}
 
 
 class HoldoutCheck(NoHoldoutCheck):
-    """Labels may move once predictions are better than labels in several epochs in a row.
+    """Labels may move once predictions beat the labels in `IN_A_ROW` epochs in a row.
 
-    From then on nothing is held out any more, so the check costs no data.
+    From then on no row is held out, so the check costs no data at the end. Its state is in buffers,
+    so that a resumed run knows whether it has passed.
     """
 
-    in_a_row: Tensor
-    found: Tensor
+    in_a_row: Tensor  # so many of the last looks have shown better predictions
+    found: Tensor  # values of the last `Evidence`
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +77,7 @@ class HoldoutCheck(NoHoldoutCheck):
         self.register_buffer("found", _as_tensor(Evidence()))
 
     def share(self, n: int) -> float:
-        """Of n rows 5 %, at least 300 rows (but no more than a fifth), at most 2,000."""
+        """5 % of n labeled rows, at least 300 (but no more than a fifth), at most 2,000."""
         return 0.0 if self.passed else min(max(0.05, min(300 / n, 0.2)), 2000 / n)
 
     @property
@@ -92,7 +93,7 @@ class HoldoutCheck(NoHoldoutCheck):
         self.in_a_row.copy_(self.in_a_row + 1 if better else torch.zeros_like(self.in_a_row))
 
     def figures(self) -> Figures:
-        """What the last look found, and whether the check has passed."""
+        """The evidence of the last look, and whether the check has passed."""
         figures = dict(zip(asdict(Evidence()), self.found.tolist(), strict=True))
         return figures | {"rows": int(figures["rows"]), "passed": int(self.passed)}
 
@@ -103,8 +104,8 @@ def weigh(gen: Tensor, dis: Tensor, observed: Tensor) -> Evidence:
     A share b of the predictions is right, and where one subnet is wrong the other shares its error
     in `SHARED_ERRORS` of the rows. So both agree in b + (1 - b) SHARED_ERRORS of the rows, which
     gives b. A share a of the labels is right, so a prediction meets a label in about a b of the
-    rows, which gives a. Some wrong predictions meet a wrong label, so a comes out rather too high,
-    and that keeps labels.
+    rows, which gives a. Some wrong predictions meet a wrong label, too, so a comes out rather too
+    high. This error is on the safe side: it keeps labels.
 
     Args:
         gen: Classes that LID-gen predicts (m,).
@@ -118,7 +119,7 @@ def weigh(gen: Tensor, dis: Tensor, observed: Tensor) -> Evidence:
     met = ((gen == observed).double() + (dis == observed).double()) / 2  # (m,)
     b = max((float(agree.mean()) - SHARED_ERRORS) / (1 - SHARED_ERRORS), SMALLEST)
     a = float(met.mean()) / b
-    # how much each row adds to b - a, to first order
+    # how much each row adds to b - a to first order, for the deviation of the estimate
     effect = agree * (1 + a / b) / (1 - SHARED_ERRORS) - met / b  # (m,)
     deviation = max(float(effect.std()) / sqrt(rows), 1 / rows)
     return Evidence(rows, float(met.mean()), min(a, 1.0), b, (b - a) / deviation)

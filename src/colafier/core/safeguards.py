@@ -154,7 +154,7 @@ class Safeguards(nn.Module):
         gen: LID-gen.
         observed: Observed labels of the rows that have one (n,).
         num_classes: Number of classes.
-        holdout: Whether there is a holdout check.
+        holdout: Whether to have a holdout check; the caller decides, because vectors need none.
     """
 
     def __init__(

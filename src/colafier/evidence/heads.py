@@ -1,4 +1,4 @@
-"""Training classifiers of features: soft targets, dropped inputs, a rate that falls to zero."""
+"""Small classifiers of features, trained on soft targets with a rate that falls to zero."""
 
 from collections.abc import Callable
 
@@ -25,22 +25,11 @@ class Head(nn.Module):
         """Logits (b, c)."""
         weight = self.first.weight
         if self.training:
-            weight = weight * kept_inputs(x.shape[1])  # cheaper than a mask of the rows
+            # one mask (d,) for the whole batch, which is cheaper; scaled to keep the sum
+            kept = torch.rand(x.shape[1]) >= DROPPED_INPUTS
+            weight = weight * (kept / (1 - DROPPED_INPUTS))
         hidden = F.linear(x, weight, self.first.bias).relu()  # (b, h)
         logits: Tensor = self.last(F.dropout(hidden, DROPPED_HIDDEN, self.training))
-        return logits
-
-
-class WithDroppedInputs(nn.Module):
-    """Any classifier of vectors, with inputs dropped in training."""
-
-    def __init__(self, classifier: nn.Module) -> None:
-        super().__init__()
-        self.classifier = classifier
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits (b, c)."""
-        logits: Tensor = self.classifier(x * kept_inputs(x.shape[1]) if self.training else x)
         return logits
 
 
@@ -58,8 +47,7 @@ class SoftLabelTrainer:
     ) -> None:
         self.module = module
         self.lr = lr
-        trainable = [p for p in module.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(trainable, lr=lr, weight_decay=weight_decay)
+        self.optimizer = torch.optim.AdamW(module.parameters(), lr=lr, weight_decay=weight_decay)
 
     def step(self, x: Tensor, targets: Tensor, done: float, loss: Loss = F.cross_entropy) -> None:
         """One step on rows (b, d) with targets (b, c); `done` is the finished share of training."""
@@ -76,8 +64,3 @@ class SoftLabelTrainer:
         """Probabilities (b, c)."""
         p: Tensor = self.module.eval()(x).softmax(1)
         return p
-
-
-def kept_inputs(count: int) -> Tensor:
-    """A random mask of the inputs (d,), one for a whole batch, scaled to keep their sum."""
-    return (torch.rand(count) >= DROPPED_INPUTS) / (1 - DROPPED_INPUTS)

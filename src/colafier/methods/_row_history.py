@@ -31,6 +31,17 @@ class RowHistory(nn.Module):
         self.parts = RowTable(torch.full((n, PARTS), UNSEEN, dtype=torch.uint8))
         self.votes = RowTable(torch.full((n, votes), -1, dtype=torch.int16))
 
+    def forget(self, rows: Tensor, observed: Tensor) -> None:
+        """Start again with some rows, whose observed label is another one now.
+
+        Args:
+            rows: These rows, as a boolean mask (n,).
+            observed: Observed labels of all rows (n,).
+        """
+        fresh = RowHistory(observed, self.votes.values.shape[1]).state_dict()
+        for name, values in self.state_dict().items():  # they share memory with the buffers
+            values[rows] = fresh[name][rows].to(values.device)
+
     def write(
         self, index: Tensor, labels: Tensor, lid: Tensor, observed_lid: Tensor, observed: Tensor
     ) -> None:

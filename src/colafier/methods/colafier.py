@@ -1,8 +1,9 @@
 """CoLafier, Zhang, Hu and Rundensteiner, SDM 2024: two subnets guided by LID purify the labels.
 
 LID-dis judges a row with a label, LID-gen classifies the row; both see two views of it. LID scores
-weight their losses, and LID with the subnets' difference moves labels from epoch to epoch. The
-default ends with epochs of our own, in which LID-gen learns what is then believed of each label.
+weight their losses, and LID with the subnets' difference moves labels from epoch to epoch. On rows
+that are vectors, the default ends with epochs of our own: LID-gen is trained on soft labels, the
+posterior of each row's class.
 """
 
 from dataclasses import asdict
@@ -10,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from colafier.core import losses
 from colafier.core.config import RUN_DEFAULTS, choose, with_choices
@@ -37,7 +37,7 @@ from colafier.methods.contract import (
     TrainSet,
 )
 
-POSTERIOR = "posterior"  # tag of the epochs that train on soft labels
+POSTERIOR = "posterior"  # tag of the last epochs, which train on soft labels
 VOTERS = (
     "LID-gen, weak view",
     "LID-gen, strong view",
@@ -69,6 +69,7 @@ class CoLafier(Method):
     )
     year = 2024
     num_nets = 2
+    has_posterior: Tensor  # whether the soft labels of the last epochs have been made
 
     @with_choices
     def __init__(self, **choices: Any) -> None:
@@ -80,33 +81,43 @@ class CoLafier(Method):
     def setup(self, make_net: MakeNet, train: TrainSet, epochs: int) -> None:
         """Both subnets, the safeguards, and what is kept for each row."""
         self.epochs = epochs
+        # only vectors have out-of-fold predictions; with them, no row has to be held out
         vectors = len(train.row_shape) == 1
         self.posterior_start = self.config.posterior_start(epochs) if vectors else epochs
+        holdout = self.config.holdout and not vectors
         self.gen = LidGen(make_net())
         self.dis = LidDis(make_net().backbone, train.num_classes, self.config.embedding_scale)
         known = train.observed[train.labeled]
-        # vectors have out-of-fold predictions, so every row can be trained on
-        holdout = self.config.holdout and not vectors
         self.guards = Safeguards(self.config, self.gen, known, train.num_classes, holdout)
+        softened = train.n if vectors and self.config.posterior_share else 0
+        self.targets = RowTable(torch.zeros(softened, train.num_classes))  # the soft labels
+        self.history = RowHistory(train.observed, len(VOTERS))
         self.reset_beliefs(train)
 
     def reset_beliefs(self, train: TrainSet) -> None:
-        """Believe the observed labels again; moved labels would only be confirmed by these nets."""
+        """Believe the observed labels again; moved labels would only be confirmed by these nets.
+
+        The holdout check stays as it is: once it has passed, its rows have been trained on.
+        """
         self.labels = RowTable(train.observed, trusted=train.trusted)
-        certain = F.one_hot(train.observed.clamp(min=0), train.num_classes).float()  # (n, c)
-        self.targets = RowTable(certain)  # soft labels of the last epochs
         self.streak = RowTable(no_streak(train.observed))
-        self.history = RowHistory(train.observed, len(VOTERS))
+        self.register_buffer("has_posterior", torch.zeros((), dtype=torch.bool))
+        original = train.original
+        decided = train.trusted if original is None else train.observed != original  # (n,)
+        self.history.forget(decided, train.observed)
 
     def optimizers(self, make: MakeOptimizer) -> dict[str, torch.optim.Optimizer]:
         """One for each subnet: their losses have no parameter in common."""
         return {"gen": make(self.gen.parameters()), "dis": make(self.dis.parameters())}
 
     def passes(self, epoch: int, train: TrainSet) -> Passes:
-        """One pass over the labeled rows that are not held out; then the safeguards look again."""
+        """One pass over the labeled rows that are not held out, then the safeguards look at it.
+
+        In the last epochs on vectors, one pass of LID-gen over all labeled rows with soft labels.
+        """
         if epoch >= self.posterior_start:
-            if epoch == self.posterior_start:
-                self._believe(train, train.predict(self.guards.deploy(self.gen)))
+            if not self.has_posterior:  # also where a finished run continues in these epochs
+                self._take_posterior(train, train.predict(self.deployed()))
             yield Pass(tag=POSTERIOR, optimizers=("gen",))
             return
         yield Pass(_holdout.trained_on(train, self.guards.check))
@@ -114,7 +125,7 @@ class CoLafier(Method):
             self._survey(train)
 
     def loss(self, batch: Batch) -> Terms:
-        """The terms of both subnets; stages the label update."""
+        """The terms of both subnets; stages the label update. On soft labels, that of LID-gen."""
         if batch.tag == POSTERIOR:
             return self._soft_loss(batch)
         labels = self.labels[batch.index]  # (b,)
@@ -161,11 +172,12 @@ class CoLafier(Method):
 
     def purify(self, train: TrainSet, probabilities: Tensor) -> Purified:
         """The labels that are believed at the end; quality and LID of the observed labels."""
-        known = train.observed.clamp(min=0)  # (n,) rows without a label hold -1
-        of_observed = probabilities.cpu().gather(1, known[:, None])[:, 0]  # (n,)
-        quality = self.history.quality(of_observed)  # (n,)
+        p = probabilities.cpu()  # (n, c)
         if self.posterior_start < self.epochs:
-            quality = self._believe(train, probabilities.cpu()).quality
+            quality = self._take_posterior(train, p).quality  # (n,)
+        else:
+            known = train.observed.clamp(min=0)  # (n,) rows without a label hold -1
+            quality = self.history.quality(p.gather(1, known[:, None])[:, 0])
         fixed = train.trusted | ~train.labeled
         return Purified(
             torch.where(fixed, train.observed, self.labels.values.cpu()),
@@ -177,15 +189,18 @@ class CoLafier(Method):
         )
 
     def _soft_loss(self, batch: Batch) -> Terms:
-        """What LID-gen learns in the last epochs: the soft labels, in both views."""
+        """Cross entropy of LID-gen with the soft labels, in both views."""
         views = self.gen(torch.cat(batch.views[:2])).chunk(2)
         return {"soft_gen": losses.soft(views, self.targets[batch.index])}
 
-    def _believe(self, train: TrainSet, p: Tensor) -> Posterior:
-        """Believe the posterior of each label, from LID-gen's and the out-of-fold predictions.
+    def _take_posterior(self, train: TrainSet, p: Tensor) -> Posterior:
+        """Make the soft labels, and believe the likeliest class of each row.
+
+        They are the posterior of the noise model, given the predictions of LID-gen, the out-of-fold
+        predictions and the observed labels.
 
         Args:
-            train: The training rows, as vectors.
+            train: The training rows, which are vectors.
             p: What LID-gen predicts (n, c).
         """
         labels = Labels(train.observed, train.original, train.trusted)
@@ -195,6 +210,7 @@ class CoLafier(Method):
         found = posterior(out_of_fold.pooled(p, unseen, labels, weight), labels)
         self.targets.values.copy_(found.probabilities)
         self.labels.values.copy_(found.probabilities.argmax(1))
+        self.has_posterior.fill_(True)
         return found
 
     @torch.no_grad()
@@ -212,18 +228,14 @@ class CoLafier(Method):
 
     def _survey(self, train: TrainSet) -> None:
         """Predict rows for the safeguards: how far rare classes are lifted, whether labels move."""
-        deployed, floor, check = (
-            self.guards.average.deploy(self.gen),
-            self.guards.floor,
-            self.guards.check,
-        )
+        floor, check = self.guards.floor, self.guards.check
         if floor.surveys:
-            p = train.predict(deployed)  # (n, c) without the lift
+            p = train.predict(self.guards.average.deploy(self.gen))  # (n, c) without the lift
             floor.fit(p[train.labeled].clamp(min=1e-12).log().to(floor.bias.device))
         if not check.passed:
             held, observed = _holdout.evidence(train, check)  # (m,), (m,)
-            predicted = [train.predict(net, held).argmax(1) for net in (self.gen, self.dis)]
-            check.look(predicted[0], predicted[1], observed)
+            gen, dis = (train.predict(net, held).argmax(1) for net in (self.gen, self.dis))
+            check.look(gen, dis, observed)
 
     def _exchange(self) -> RowExchange:
         return RowExchange(self.all_gather, self.local_slice)

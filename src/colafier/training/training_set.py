@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from colafier import _seeds
+from colafier.evidence.config import EvidenceConfig
 from colafier.evidence.labels import Labels
 from colafier.evidence.out_of_fold import cross_fit
 from colafier.methods.contract import Batch, DistributedContext, Pass
@@ -37,8 +38,9 @@ class TrainingSet:
         rank: Number of this process.
         world: Number of processes.
         device: Device of the batches; None: the CPU.
-        out_of_fold: What `out_of_fold` is to give (n, c); None: it is found when first asked for.
-        progress: Whether a terminal shows a bar while it is found.
+        out_of_fold: Out-of-fold predictions (n, c); None: they are made when first asked for.
+        evidence: How they are made; None: the defaults.
+        progress: Whether a terminal shows a bar while they are made.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class TrainingSet:
         world: int = 1,
         device: torch.device | None = None,
         out_of_fold: Tensor | None = None,
+        evidence: EvidenceConfig | None = None,
         progress: bool = False,
     ) -> None:
         _check(x, labels, num_classes, batch_size)
@@ -71,7 +74,8 @@ class TrainingSet:
         self.normalize = Normalize.fit(x) if normalize is None else normalize
         self.rank, self.world = rank, world
         self.device = torch.device("cpu") if device is None else device
-        self.out_of_fold_found = out_of_fold
+        self.out_of_fold_made = out_of_fold  # (n, c)
+        self.evidence = evidence
         self.progress = progress
         self._distributed: DistributedContext | None = None
         self._views = make_views(self.view_names, self.row_shape, flip=flip)
@@ -163,20 +167,21 @@ class TrainingSet:
         )
 
     def out_of_fold(self) -> Tensor | None:
-        """P(class | row) by small heads that never saw the row's own label (n, c).
+        """P(class | row) by small heads that never saw the row's own label (n, c); made once.
 
-        Only for rows that are vectors; None for images, where this would take too long. Found once.
+        Only for rows that are vectors; None for images, where this would take too long.
         """
-        if self.out_of_fold_found is None and len(self.row_shape) == 1:
-            self.out_of_fold_found = cross_fit(
+        if self.out_of_fold_made is None and len(self.row_shape) == 1:
+            self.out_of_fold_made = cross_fit(
                 self.x,
                 Labels(self.observed, self.original, self.trusted),
                 self.num_classes,
                 self.normalize,
+                config=self.evidence,
                 seed=self.seed,
                 progress=self.progress,
             )
-        return self.out_of_fold_found
+        return self.out_of_fold_made
 
     def _rows(self, part: Pass) -> Tensor:
         return self.labeled.nonzero()[:, 0] if part.rows is None else part.rows.cpu()

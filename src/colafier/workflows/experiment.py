@@ -220,6 +220,7 @@ def _run(
         settings=settings,
         task=task,
         labels=data.labels,
+        judge=judge,
         folder=folder,
         resume=claim is not None and claim.resume,
         warm_start=warm_start,
@@ -249,6 +250,7 @@ def _train_and_score(
     settings: Settings,
     task: Task,
     labels: Labels,
+    judge: AuditConfig,
     folder: Path | None,
     resume: bool,
     warm_start: Path | None,
@@ -277,6 +279,7 @@ def _train_and_score(
         make_score=make_score,
         progress=progress,
         out_of_fold=task.out_of_fold,
+        evidence=judge,
         loggers=loggers.make(log if processes.first else (), folder, config),
     )
     dtype = str(backbone_dtype(settings.dtype, processes.device)).removeprefix("torch.")
@@ -291,6 +294,7 @@ def _train_and_score(
             "dtype": dtype,
             "init": settings.init,
             "input_statistics": settings.input_statistics,
+            "lr_floor": settings.lr_floor,
             **trained.resolved,
         },
         diagnostics=trained.purified.diagnostics,
