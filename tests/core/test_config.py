@@ -51,7 +51,10 @@ def test_single_choices_replace_those_of_the_variant_and_none_leaves_them() -> N
 def test_each_variant_says_what_it_needs_of_a_run() -> None:
     assert RUN_DEFAULTS.keys() == VARIANTS.keys()
     assert CoLafier().run_defaults == {}
-    assert CoLafier(variant="authors").run_defaults["init"] == "kaiming-fan-out"
+    for variant in ("authors", "paper"):
+        chosen = CoLafier(variant=variant).run_defaults
+        assert chosen["init"] == "kaiming-fan-out"
+        assert chosen["lr_floor"] == 1.0  # a constant rate
 
 
 def test_a_config_cannot_be_changed() -> None:
@@ -75,10 +78,25 @@ def test_warm_up_and_ramp_scale_with_the_run_unless_chosen() -> None:
     assert (chosen.warmup_epochs(40), chosen.ramp_epochs(40)) == (0, 1)
 
 
-def test_the_rate_is_that_of_the_run_or_falls() -> None:
-    assert PAPER.lr_scale(3, 10) is None
-    scales = [ADAPTIVE.lr_scale(epoch, 10) for epoch in (0, 5, 10)]
-    assert scales == pytest.approx([1.0, 0.51, 0.02])
+@pytest.mark.parametrize(
+    ("share", "epochs", "start"),
+    [
+        (0.4, 10, 6),
+        (0.4, 12, 7),
+        (0.0, 10, 10),  # never
+        (1.0, 10, 3),  # at least one epoch comes after warm-up
+        (0.4, 3, 3),  # a run that is nearly all warm-up
+        (0.4, 2, 2),
+    ],
+)
+def test_soft_labels_come_last_and_after_warm_up(share: float, epochs: int, start: int) -> None:
+    config = replace(PAPER, posterior_share=share, warmup=2)
+    assert config.posterior_start(epochs) == start
+
+
+def test_only_our_variant_ends_with_soft_labels() -> None:
+    assert ADAPTIVE.posterior_start(10) < 10
+    assert PAPER.posterior_start(10) == AUTHORS.posterior_start(10) == 10
 
 
 def test_a_single_view_is_the_plain_one() -> None:
@@ -118,6 +136,7 @@ def test_the_values_of_every_variant_are_allowed_as_keywords(variant: str) -> No
         ("mix_alpha", 0.0),
         ("update_quantile", -0.1),
         ("consistency_on", "features"),
+        ("posterior_share", 1.1),
     ],
 )
 def test_values_without_meaning_are_refused(name: str, value: Any) -> None:

@@ -1,157 +1,225 @@
-"""Labels move only where held-out observed labels support the predictions."""
+"""No label moves before held-out rows show, several times, that predictions beat the labels."""
 
 from dataclasses import asdict
-from math import inf
+from math import sqrt
 
 import pytest
 import torch
 from torch import Tensor
 
+from colafier.core import holdout_check
 from colafier.core.holdout_check import (
-    MIN_ROWS,
-    TO_MOVE,
-    Evidence,
+    IN_A_ROW,
+    MIN_DEVIATIONS,
+    SHARED_ERRORS,
+    SMALLEST,
     HoldoutCheck,
     NoHoldoutCheck,
-    settle,
     weigh,
 )
 
 NUM_CLASSES = 10
-HELD, TRAINED = 500, 4000
-
-Rows = tuple[Tensor, Tensor, Tensor]
+Rows = tuple[Tensor, Tensor, Tensor]  # predictions of LID-gen and of LID-dis, observed labels
 
 
-def out_of_fold(right_labels: float, level: float, slope: float = 1.0, seed: int = 0) -> Rows:
-    """Probabilities, observed labels and truth; predictions are right with b(c)."""
+def held_out_rows(
+    predicted_right: float,
+    observed_right: float,
+    rows: int = 300,
+    seed: int = 0,
+    shared: float = SHARED_ERRORS,
+) -> Rows:
+    """Predictions and labels that are right in so many rows; errors are random other classes.
+
+    Where LID-gen is right, so is LID-dis; where it is wrong, LID-dis shares some of its errors.
+    """
     g = torch.Generator().manual_seed(seed)
-    m = HELD + TRAINED
-    truth = torch.randint(NUM_CLASSES, (m,), generator=g)
+    truth = torch.randint(NUM_CLASSES, (rows,), generator=g)
 
-    def corrupt(right: Tensor) -> Tensor:
-        step = torch.randint(1, NUM_CLASSES, (m,), generator=g)
-        return torch.where(torch.rand(m, generator=g) < right, truth, (truth + step) % NUM_CLASSES)
+    def chance(share: float) -> Tensor:
+        return torch.rand(rows, generator=g) < share
 
-    confidence = 0.2 + 0.79 * torch.rand(m, generator=g)
-    prediction = corrupt((level + slope * confidence.logit()).sigmoid())
-    observed = corrupt(torch.full((m,), right_labels))
-    others = (1 - confidence) / (NUM_CLASSES - 1)
-    probabilities = others[:, None].repeat(1, NUM_CLASSES)
-    probabilities[torch.arange(m), prediction] = confidence
-    return probabilities, observed, truth
+    def off() -> Tensor:
+        return torch.randint(1, NUM_CLASSES, (rows,), generator=g)
 
-
-def evidence_of(rows: Rows, held: int = HELD) -> Evidence:
-    probabilities, observed, _ = rows
-    return weigh(probabilities, observed, torch.arange(len(observed)) < held)
+    error = off()  # how far a wrong prediction is from the truth
+    another = (error - 1 + torch.randint(1, NUM_CLASSES - 1, (rows,), generator=g)) % 9 + 1
+    right = chance(predicted_right)
+    gen = torch.where(right, truth, (truth + error) % NUM_CLASSES)
+    dis = torch.where(right | chance(shared), gen, (truth + another) % NUM_CLASSES)
+    observed = torch.where(chance(observed_right), truth, (truth + off()) % NUM_CLASSES)
+    return gen, dis, observed
 
 
-def gain(rows: Rows, evidence: Evidence) -> float:
-    """How much label accuracy changes where predictions replace observed labels."""
-    probabilities, observed, truth = rows
-    labels = settle(evidence, probabilities, observed, observed)
-    return float((labels == truth).float().mean() - (observed == truth).float().mean())
+def slow_weigh(gen: list[int], dis: list[int], observed: list[int]) -> tuple[float, float, float]:
+    """Shares of right labels a and of right predictions b, and (b - a) in deviations, row by row.
+
+    The variance is that of sample means by the delta method, with the derivatives of b - a by
+    small differences.
+    """
+    rows = len(observed)
+    agree = [float(g == d) for g, d in zip(gen, dis, strict=True)]
+    met = [((g == y) + (d == y)) / 2 for g, d, y in zip(gen, dis, observed, strict=True)]
+
+    def shares(agreed: float, meets: float) -> tuple[float, float]:
+        b = max((agreed - SHARED_ERRORS) / (1 - SHARED_ERRORS), SMALLEST)
+        return meets / b, b
+
+    means = sum(agree) / rows, sum(met) / rows
+    a, b = shares(*means)
+
+    def difference(agreed: float, meets: float) -> float:
+        a, b = shares(agreed, meets)
+        return b - a
+
+    step = 1e-6
+    by_agreed = (difference(means[0] + step, means[1]) - difference(*means)) / step
+    by_met = (difference(means[0], means[1] + step) - difference(*means)) / step
+    variance = 0.0
+    for one, other in zip(agree, met, strict=True):
+        effect = by_agreed * (one - means[0]) + by_met * (other - means[1])
+        variance += effect**2 / (rows - 1)
+    return a, b, (b - a) / sqrt(variance / rows)
 
 
-@pytest.mark.parametrize("right_labels", [0.4, 0.6, 0.8])
-def test_good_predictions_move_labels(right_labels: float) -> None:
-    rows = out_of_fold(right_labels, level=1.5)
-    evidence = evidence_of(rows)
-    assert evidence.observed_right == pytest.approx(right_labels, abs=0.06)
-    assert gain(rows, evidence) > 0.5 * (0.9 - right_labels)
+@pytest.mark.parametrize(("predicted", "observed"), [(0.9, 0.6), (0.6, 0.6), (0.5, 0.8)])
+def test_the_evidence_equals_a_loop_over_the_rows(predicted: float, observed: float) -> None:
+    rows = held_out_rows(predicted, observed)
+    evidence = weigh(*rows)
+    a, b, deviations = slow_weigh(*(part.tolist() for part in rows))
+    assert evidence.observed_right == pytest.approx(min(a, 1.0))
+    assert evidence.predicted_right == pytest.approx(b)
+    assert evidence.deviations == pytest.approx(deviations, rel=1e-3)
 
 
-def test_a_classifier_that_predicts_at_random_moves_nothing() -> None:
-    rows = out_of_fold(right_labels=0.9, level=-2.2, slope=0.0)
-    assert gain(rows, evidence_of(rows)) == 0
+def test_hand_worked_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten rows: the subnets agree in eight; LID-gen meets six labels, LID-dis four."""
+    monkeypatch.setattr(holdout_check, "SHARED_ERRORS", 0.2)
+    observed = torch.zeros(10, dtype=torch.long)
+    gen = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 0, 0])
+    dis = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 1, 2])
+    evidence = weigh(gen, dis, observed)
+    assert evidence.rows == 10
+    assert evidence.agreement == pytest.approx(0.5)  # of 20 predictions, 10 meet a label
+    assert evidence.predicted_right == pytest.approx(0.75)  # (.8 - .2) / .8
+    assert evidence.observed_right == pytest.approx(2 / 3)  # .5 / .75
+    # Effects of a row on b - a: agreeing 1.25 (1 + (2/3) / .75) = 85/36, a met label 1/.75 = 4/3.
+    # Four rows have 85/36 - 4/3 = 37/36, four have 85/36, two (half met) have -2/3 = -24/36.
+    effects = [37 / 36] * 4 + [85 / 36] * 4 + [-24 / 36] * 2
+    mean = sum(effects) / 10
+    deviation = sqrt(sum((effect - mean) ** 2 for effect in effects) / 9 / 10)
+    assert evidence.deviations == pytest.approx((0.75 - 2 / 3) / deviation)
 
 
-def test_only_the_confident_part_of_a_weak_classifier_moves_labels() -> None:
-    rows = out_of_fold(right_labels=0.5, level=-1.0)
-    evidence = evidence_of(rows)
-    assert 0.6 < evidence.min_confidence(TO_MOVE) < 1
-    assert gain(rows, evidence) > 0
+def test_the_deviation_is_that_of_many_draws() -> None:
+    """b - a of 300 rows scatters as much as the evidence of one draw claims."""
+    draws = [weigh(*held_out_rows(0.8, 0.6, seed=seed)) for seed in range(300)]
+    differences = torch.tensor([e.predicted_right - e.observed_right for e in draws])
+    claimed = torch.tensor([(e.predicted_right - e.observed_right) / e.deviations for e in draws])
+    assert float(differences.std()) == pytest.approx(float(claimed.mean()), rel=0.15)
 
 
-@pytest.mark.parametrize("level", [-3.0, -2.0, -1.0, 0.0, 2.0])
-@pytest.mark.parametrize("right_labels", [0.3, 0.6, 0.9, 1.0])
-def test_labels_never_get_worse(right_labels: float, level: float) -> None:
-    """Whether the classifier is worse than the labels or better, in every draw of the rows."""
-    for seed in range(5):
-        rows = out_of_fold(right_labels, level, seed=seed)
-        assert gain(rows, evidence_of(rows)) > -0.005
+@pytest.mark.parametrize("predicted", [0.5, 0.7, 0.9])
+@pytest.mark.parametrize("observed", [0.4, 0.6, 0.8])
+def test_shares_of_right_predictions_and_labels_are_found(
+    predicted: float, observed: float
+) -> None:
+    evidence = weigh(*held_out_rows(predicted, observed, rows=20_000))
+    assert evidence.predicted_right == pytest.approx(predicted, abs=0.02)
+    # some wrong predictions meet a wrong label: a is rather too high, never too low
+    assert observed - 0.02 < evidence.observed_right < observed + 0.15
 
 
-def test_memorized_rows_do_not_hide_what_the_held_out_rows_show() -> None:
-    """The classifier meets the observed labels of trained rows, right or wrong."""
-    probabilities, observed, truth = out_of_fold(right_labels=0.7, level=0.5)
-    memorized = torch.nn.functional.one_hot(observed, NUM_CLASSES) * 0.9 + 0.01
-    held = torch.arange(len(observed)) < HELD
-    probabilities = torch.where(held[:, None], probabilities, memorized)
-    evidence = evidence_of((probabilities, observed, truth))
-    assert evidence.observed_right == pytest.approx(0.7, abs=0.1)
-    assert torch.equal(settle(evidence, probabilities, observed, observed)[~held], observed[~held])
+@pytest.mark.parametrize("observed", [0.5, 0.6, 0.8])
+def test_much_better_predictions_beat_the_labels_in_nearly_every_draw(observed: float) -> None:
+    draws = [weigh(*held_out_rows(observed + 0.2, observed, seed=seed)) for seed in range(100)]
+    assert sum(evidence.deviations >= MIN_DEVIATIONS for evidence in draws) >= 95
 
 
-def test_too_few_rows_are_no_evidence() -> None:
-    rows = out_of_fold(0.6, level=3.0)
-    assert evidence_of(rows, MIN_ROWS - 1).min_confidence(TO_MOVE) == inf
-    assert evidence_of(rows, 4 * MIN_ROWS).min_confidence(TO_MOVE) < 1
+@pytest.mark.parametrize("observed", [0.4, 0.6, 0.8, 1.0])
+def test_worse_predictions_hardly_ever_beat_the_labels(observed: float) -> None:
+    draws = [weigh(*held_out_rows(observed - 0.1, observed, seed=seed)) for seed in range(100)]
+    assert sum(evidence.deviations >= MIN_DEVIATIONS for evidence in draws) <= 2
 
 
-@pytest.mark.parametrize("meets", [0, 1])
-def test_one_confidence_for_all_is_finite(meets: int) -> None:
-    probabilities = torch.full((200, 2), 0.5)
-    observed = torch.full((200,), 1 - meets)
-    evidence = weigh(probabilities, observed, torch.arange(200) < 100)
-    assert evidence.agreement == meets
-    assert torch.equal(settle(evidence, probabilities, observed, observed), observed)
+def test_subnets_that_err_independently_look_worse_than_they_are() -> None:
+    """Each is also right where the other is wrong. Both errors are on the safe side."""
+    g = torch.Generator().manual_seed(0)
+    truth = torch.arange(20_000) % NUM_CLASSES
+
+    def right_in(share: float) -> Tensor:
+        off = torch.randint(1, NUM_CLASSES, truth.shape, generator=g)
+        right = torch.rand(truth.shape, generator=g) < share
+        return torch.where(right, truth, (truth + off) % NUM_CLASSES)
+
+    evidence = weigh(right_in(0.8), right_in(0.8), right_in(0.6))
+    assert evidence.predicted_right < 0.75
+    assert evidence.observed_right > 0.65
 
 
-def test_moved_labels_stay_down_to_a_lower_confidence_than_others_need_to_move() -> None:
-    evidence = Evidence(rows=500, agreement=0.5, observed_right=0.6, level=0.0, slope=1.0)
-    to_stay, to_move = evidence.min_confidence(1.0), evidence.min_confidence(TO_MOVE)
-    assert to_stay == pytest.approx(0.6)  # b(c) = c, as good as a label that is right with 0.6
-    between = (to_stay + to_move) / 2
-    probabilities = torch.tensor([[between, 1 - between], [0.55, 0.45], [0.99, 0.01]])
-    observed, labels = torch.tensor([1, 1, 1]), torch.tensor([0, 0, 1])
-    assert settle(evidence, probabilities, observed, labels).tolist() == [0, 1, 0]
-    assert settle(evidence, probabilities, observed, observed).tolist() == [1, 1, 0]
+def test_one_class_for_all_rows_is_not_taken_for_a_good_prediction() -> None:
+    """Two collapsed subnets agree everywhere, but meet the labels of one class only."""
+    observed = torch.arange(300) % NUM_CLASSES
+    evidence = weigh(torch.zeros_like(observed), torch.ones_like(observed), observed)
+    assert evidence.predicted_right == SMALLEST
+    assert evidence.deviations < 0
 
 
-def test_no_evidence_keeps_every_observed_label() -> None:
-    probabilities, observed, _ = out_of_fold(0.6, level=3.0)
-    moved = (observed + 1) % NUM_CLASSES
-    assert torch.equal(settle(Evidence(10), probabilities, observed, moved), observed)
+@pytest.mark.parametrize("rows", [0, 1])
+def test_no_rows_are_no_evidence(rows: int) -> None:
+    nothing = torch.zeros(rows, dtype=torch.long)
+    evidence = weigh(nothing, nothing, nothing)
+    assert (evidence.rows, evidence.deviations) == (rows, 0.0)
 
 
-def test_the_check_admits_only_moves_to_the_allowed_class() -> None:
-    labels, proposed, allowed = (torch.tensor(row) for row in ([0, 0, 0], [1, 1, 0], [1, 2, 2]))
-    assert HoldoutCheck().admit(labels, proposed, allowed).tolist() == [1, 0, 0]
-    assert NoHoldoutCheck().admit(labels, proposed, allowed).tolist() == [1, 1, 0]
+def test_perfect_agreement_is_finite() -> None:
+    observed = torch.arange(50) % NUM_CLASSES
+    evidence = weigh(observed, observed, observed)
+    assert (evidence.predicted_right, evidence.observed_right) == pytest.approx((1.0, 1.0))
+    assert evidence.deviations == pytest.approx(0.0, abs=1e-6)
 
 
-def test_the_check_weighs_rows_with_a_label_and_reports_the_evidence() -> None:
-    probabilities, observed, _ = out_of_fold(0.6, level=1.5)
-    held = torch.arange(len(observed)) < HELD
-    original = observed.clone()
-    original[::7] = -1
-    known = original >= 0
-    labels, figures = HoldoutCheck().settle(probabilities, observed, observed, original, held)
-    evidence = weigh(probabilities[known], observed[known], held[known])
-    assert torch.equal(labels, settle(evidence, probabilities, observed, observed))
-    assert figures == asdict(evidence)
-    assert figures["rows"] == int((held & known).sum())
+GOOD, BAD = held_out_rows(0.95, 0.5), held_out_rows(0.5, 0.9)
 
 
-def test_without_the_check_labels_stay_what_training_made_them() -> None:
-    probabilities, observed, _ = out_of_fold(0.6, level=1.5)
-    moved = (observed + 1) % NUM_CLASSES
-    none_held = torch.zeros_like(observed, dtype=torch.bool)
-    labels, figures = NoHoldoutCheck().settle(probabilities, observed, moved, observed, none_held)
-    assert torch.equal(labels, moved)
-    assert figures == {}
+def test_labels_may_move_after_good_evidence_in_a_row() -> None:
+    check = HoldoutCheck()
+    for _ in range(IN_A_ROW - 1):
+        check.look(*GOOD)
+        assert not check.passed
+    check.look(*BAD)
+    for _ in range(IN_A_ROW):  # it starts to count again
+        assert not check.passed
+        check.look(*GOOD)
+    assert check.passed
+
+
+def test_the_state_is_saved_with_the_method() -> None:
+    check, loaded = HoldoutCheck(), HoldoutCheck()
+    for _ in range(IN_A_ROW):
+        loaded.load_state_dict(check.state_dict())
+        assert loaded.passed == check.passed
+        assert loaded.figures() == check.figures()
+        for some in (check, loaded):
+            some.look(*GOOD)
+        assert loaded.passed == check.passed
+    assert loaded.passed
+    assert loaded.share(1000) == 0
+
+
+def test_the_figures_are_those_of_the_last_look() -> None:
+    check = HoldoutCheck()
+    assert check.figures()["rows"] == 0
+    check.look(*BAD)
+    check.look(*GOOD)
+    assert check.figures() == asdict(weigh(*GOOD)) | {"passed": int(check.passed)}
+    assert NoHoldoutCheck().figures() == {}
+
+
+def test_without_the_check_labels_may_always_move() -> None:
+    check = NoHoldoutCheck()
+    check.look(*BAD)
+    assert check.passed
 
 
 @pytest.mark.parametrize(("n", "held"), [(100, 20), (1000, 200), (2000, 300), (10_000, 500)])

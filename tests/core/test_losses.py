@@ -54,6 +54,17 @@ def test_clean_and_hard_row_by_row(loss, slow) -> None:
     assert float(with_both) == pytest.approx(of_dis, rel=1e-5)
 
 
+def test_soft_labels_row_by_row() -> None:
+    targets = draw(B, C, seed=5).softmax(1)
+    expected = sum(
+        float(targets[i, c]) * slow_ce(view[i], c) / B
+        for view in VIEWS
+        for i in range(B)
+        for c in range(C)
+    )
+    assert float(losses.soft(VIEWS, targets)) == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize("loss", [losses.clean, losses.hard])
 def test_the_other_label_has_the_papers_weight(loss) -> None:
     default = loss(WEIGHT, VIEWS, LABELS, OTHER_VIEWS)

@@ -1,4 +1,4 @@
-"""Our safeguards: class-prior floor, patience and average; their null versions do nothing."""
+"""Our safeguards: floor, patience, average and holdout check; their null versions do nothing."""
 
 from dataclasses import replace
 
@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from colafier.core.config import ADAPTIVE, AUTHORS, PAPER
+from colafier.core.config import ADAPTIVE, AUTHORS, PAPER, CoLafierConfig
+from colafier.core.holdout_check import IN_A_ROW
 from colafier.core.safeguards import (
     ClassPriorFloor,
     NoPatience,
@@ -120,14 +121,17 @@ def test_the_average_covers_so_many_epochs() -> None:
     torch.testing.assert_close(average.deploy(gen).head.bias, before + 0.05, rtol=0, atol=1e-4)
 
 
+LABELS, PROPOSED = torch.tensor([0, 1]), torch.tensor([1, 2])
+
+
 @pytest.mark.parametrize("config", [PAPER, AUTHORS])
-def test_the_published_variants_have_no_safeguards(config) -> None:  # type: ignore[no-untyped-def]
+def test_the_published_variants_have_no_safeguards(config: CoLafierConfig) -> None:
     gen = lid_gen()
-    guards = Safeguards(config, gen, OBSERVED, 3)
-    labels, proposed, allowed = (torch.tensor(row) for row in ([0, 1], [1, 2], [0, 0]))
-    assert not guards.surveys
+    guards = Safeguards(config, gen, OBSERVED, 3, config.holdout)
+    assert not guards.floor.surveys
+    assert guards.check.share(1000) == 0
     assert guards.deploy(gen) is gen
-    assert guards.relabel(labels, proposed, allowed, no_streak(labels))[0].tolist() == [1, 2]
+    assert torch.equal(guards.relabel(LABELS, PROPOSED, no_streak(LABELS))[0], PROPOSED)
     assert not guards.floor.bias.any()
     guards.average.follow(gen, 0.5)
     assert not list(guards.parameters())
@@ -135,17 +139,30 @@ def test_the_published_variants_have_no_safeguards(config) -> None:  # type: ign
 
 def test_each_safeguard_can_be_chosen_alone() -> None:
     gen = lid_gen()
-    labels, proposed, allowed = (torch.tensor(row) for row in ([0, 1], [1, 2], [0, 2]))
     floor = Safeguards(replace(PAPER, class_prior_floor=0.5), gen, OBSERVED, 3)
-    assert floor.surveys
+    assert floor.floor.surveys
     assert floor.deploy(gen) is not gen
     patient = Safeguards(replace(PAPER, patience=2), gen, OBSERVED, 3)
-    assert torch.equal(patient.relabel(labels, proposed, allowed, no_streak(labels))[0], labels)
-    checked = Safeguards(replace(PAPER, holdout=True), gen, OBSERVED, 3)
-    assert checked.surveys
-    assert checked.relabel(labels, proposed, allowed, no_streak(labels))[0].tolist() == [0, 2]
+    assert torch.equal(patient.relabel(LABELS, PROPOSED, no_streak(LABELS))[0], LABELS)
     averaged = Safeguards(replace(PAPER, average=1.0), gen, OBSERVED, 3)
-    assert not averaged.surveys
+    assert not averaged.floor.surveys
     assert averaged.deploy(gen) is not gen
-    everything = Safeguards(ADAPTIVE, gen, OBSERVED, 3)
+    everything = Safeguards(ADAPTIVE, gen, OBSERVED, 3, holdout=True)
     assert isinstance(everything.deploy(gen), LidGen)
+
+
+def test_no_label_moves_before_the_holdout_check_has_passed() -> None:
+    guards = Safeguards(PAPER, lid_gen(), OBSERVED, 3, holdout=True)
+    assert torch.equal(guards.relabel(LABELS, PROPOSED, no_streak(LABELS))[0], LABELS)
+    guards.check.load_state_dict(guards.check.state_dict() | {"in_a_row": torch.tensor(IN_A_ROW)})
+    assert torch.equal(guards.relabel(LABELS, PROPOSED, no_streak(LABELS))[0], PROPOSED)
+
+
+def test_proposals_count_for_patience_only_after_the_check_has_passed() -> None:
+    guards = Safeguards(replace(PAPER, patience=2), lid_gen(), OBSERVED, 3, holdout=True)
+    labels, streak = guards.relabel(LABELS, PROPOSED, no_streak(LABELS))
+    guards.check.load_state_dict(guards.check.state_dict() | {"in_a_row": torch.tensor(IN_A_ROW)})
+    labels, streak = guards.relabel(labels, PROPOSED, streak)
+    assert torch.equal(labels, LABELS)
+    labels, streak = guards.relabel(labels, PROPOSED, streak)
+    assert torch.equal(labels, PROPOSED)

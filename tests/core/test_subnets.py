@@ -56,6 +56,23 @@ def test_judge_equals_the_equation_row_by_row() -> None:
     torch.testing.assert_close(logits, torch.tensor(expected_logits), rtol=1e-4, atol=1e-5)
 
 
+def test_a_prediction_without_a_label_is_the_mean_over_all_labels() -> None:
+    dis = lid_dis()
+    x = rows(7)
+    weight, bias = dis.head.weight.tolist(), dis.head.bias.tolist()
+    for row, logarithms in zip(dis.encode(x).tolist(), dis(x).tolist(), strict=True):
+        mean = [0.0] * CLASSES
+        for label in range(CLASSES):
+            z = slow_representation(row, [float(label == c) for c in range(CLASSES)], dis)
+            powers = [
+                math.exp(bias[c] + sum(weight[c][j] * z[j] for j in range(WIDTH)))
+                for c in range(CLASSES)
+            ]
+            for c, power in enumerate(powers):
+                mean[c] += power / sum(powers) / CLASSES
+        torch.testing.assert_close(logarithms, [math.log(p) for p in mean], rtol=1e-4, atol=1e-5)
+
+
 def test_class_numbers_equal_one_hot_labels() -> None:
     dis = lid_dis()
     features, labels = dis.encode(rows(20)), torch.arange(20) % CLASSES

@@ -2,7 +2,7 @@
 
 import torch
 
-from colafier.core.holdout_check import HoldoutCheck, NoHoldoutCheck
+from colafier.core.holdout_check import IN_A_ROW, HoldoutCheck, NoHoldoutCheck
 from colafier.evidence.labels import Labels
 from colafier.methods import _holdout
 from colafier.training.training_set import TrainingSet
@@ -49,7 +49,16 @@ def test_deciding_the_worst_rows_does_not_make_the_others_look_better() -> None:
     before = _holdout.evidence(rows(observed), HoldoutCheck())
     after = _holdout.evidence(rows(decided, trusted, observed), HoldoutCheck())
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    assert trusted[after[1]].any()
-    labels, held = _holdout.evidence(rows(decided, trusted), HoldoutCheck())
+    assert trusted[after[0]].any()
+    held, labels = _holdout.evidence(rows(decided, trusted), HoldoutCheck())
     assert not trusted[held].any()
-    assert torch.equal(labels, decided)
+    assert torch.equal(labels, decided[held])
+
+
+def test_nothing_is_held_out_once_the_check_has_passed() -> None:
+    observed = torch.arange(N) % CLASSES
+    observed[::9] = -1
+    train, check = rows(observed), HoldoutCheck()
+    check.in_a_row.fill_(IN_A_ROW)
+    assert not len(_holdout.held_out(train, check))
+    assert torch.equal(_holdout.trained_on(train, check), (observed >= 0).nonzero()[:, 0])

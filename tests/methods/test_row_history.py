@@ -51,3 +51,18 @@ def test_a_row_takes_few_bytes() -> None:
     history = RowHistory(torch.zeros(1000, dtype=torch.long), votes=4)
     extra = [history.parts.values, history.votes.values]
     assert sum(t.element_size() * t[0].numel() for t in extra) <= 20
+
+
+def test_some_rows_start_again_and_the_others_stay() -> None:
+    observed = torch.tensor([0, 1, 1])
+    history, fresh = RowHistory(observed, votes=2), RowHistory(observed, votes=2)
+    for some in (history, fresh):
+        note(some, [1, 2], 0.3, [0.5, 0.25])
+    numbers = [torch.tensor([value]) for value in (1, 1.0, 2.0, 0.5)]
+    history.write(torch.tensor([0]), *numbers)
+    history.note(torch.tensor([0]), 0.1, torch.tensor([0.5]), [torch.eye(2)[:1]] * 2)
+    commit(history)
+    assert history.seen.tolist() == [True, False, False]
+    history.forget(torch.tensor([True, False, False]), observed)
+    for name, values in fresh.state_dict().items():
+        assert torch.equal(history.state_dict()[name].nan_to_num(-9), values.nan_to_num(-9)), name

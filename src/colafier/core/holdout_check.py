@@ -101,11 +101,12 @@ class HoldoutCheck(NoHoldoutCheck):
 def weigh(gen: Tensor, dis: Tensor, observed: Tensor) -> Evidence:
     """How good predictions and observed labels are, from rows that were not trained on.
 
-    A share b of the predictions is right, and where one subnet is wrong the other shares its error
-    in `SHARED_ERRORS` of the rows. So both agree in b + (1 - b) SHARED_ERRORS of the rows, which
-    gives b. A share a of the labels is right, so a prediction meets a label in about a b of the
-    rows, which gives a. Some wrong predictions meet a wrong label, too, so a comes out rather too
-    high. This error is on the safe side: it keeps labels.
+    A share b of the predictions is right. In these rows both subnets agree, and in the others they
+    agree on a wrong class in `SHARED_ERRORS` of them. So they agree in b + (1 - b) SHARED_ERRORS of
+    all rows, which gives b. A share a of the labels is right, so a prediction meets a label in
+    about a b of the rows, which gives a. Where only one subnet is right, they do not agree, so b
+    comes out rather too low. Where a wrong prediction meets a wrong label, a comes out rather too
+    high. Both errors are on the safe side: they keep labels.
 
     Args:
         gen: Classes that LID-gen predicts (m,).
