@@ -112,7 +112,7 @@ def test_hand_worked_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_deviation_is_that_of_many_draws() -> None:
-    """b - a of 300 rows scatters as much as the evidence of one draw claims."""
+    """The difference b - a of 300 rows scatters as much as the evidence of one draw claims."""
     draws = [weigh(*held_out_rows(0.8, 0.6, seed=seed)) for seed in range(300)]
     differences = torch.tensor([e.predicted_right - e.observed_right for e in draws])
     claimed = torch.tensor([(e.predicted_right - e.observed_right) / e.deviations for e in draws])

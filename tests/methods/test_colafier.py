@@ -1,13 +1,18 @@
 """What CoLafier keeps from step to step: labels, streaks, history, and what is deployed."""
 
+from dataclasses import asdict, replace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from colafier.core.holdout_check import IN_A_ROW, weigh
+from colafier.core.safeguards import no_streak
 from colafier.core.subnets import LidGen
 from colafier.evidence.labels import Labels
-from colafier.methods.colafier import CoLafier
+from colafier.methods import _holdout
+from colafier.methods.colafier import POSTERIOR, CoLafier
 from colafier.methods.contract import Batch
 from colafier.methods.row_table import RowTable
 from colafier.nets import net_factory
@@ -98,11 +103,12 @@ def test_a_move_must_be_wanted_in_as_many_epochs_as_patience_says() -> None:
     assert set(after_two[after_two != batch.y].tolist()) == {1}
 
 
-def test_a_label_moves_only_to_the_class_that_the_holdout_check_allows() -> None:
-    method, _, batch = ready(patience=1, class_prior_floor=0.0, threshold=-1.0)
+def test_no_label_moves_before_the_holdout_check_has_passed() -> None:
+    choices = {"patience": 1, "class_prior_floor": 0.0, "threshold": -1.0}
+    method, _, batch = ready("images", **choices)
     method.gen = Stubborn(1)  # type: ignore[assignment]
     assert torch.equal(wanted(method, batch, 7), batch.y)
-    method.allowed.values.fill_(1)
+    method.guards.check.in_a_row.fill_(IN_A_ROW)
     assert (wanted(method, batch, 8) != batch.y).any()
 
 
@@ -113,26 +119,92 @@ def test_trusted_rows_keep_their_label_whatever_is_predicted() -> None:
     assert torch.equal(wanted(method, batch, 7), batch.y)
 
 
-def test_held_out_rows_are_never_trained_on_and_come_out() -> None:
-    method, train, _ = ready()
+def test_held_out_rows_are_trained_on_once_the_check_has_passed() -> None:
+    method, train, _ = ready("images")
     (part,) = method.passes(0, train)
     assert part.rows is not None
-    assert 0 < len(part.rows) < train.n
-    method.loss(next(iter(train.batches(part, 0, 0))))
+    held = _holdout.held_out(train, method.guards.check)
+    assert 0 < len(held) < train.n
+    assert torch.equal(torch.cat([part.rows, held]).sort().values, torch.arange(train.n))
+    method.guards.check.in_a_row.fill_(IN_A_ROW)
+    (part,) = method.passes(5, train)
+    assert part.rows is not None
+    assert torch.equal(part.rows, torch.arange(train.n))
+
+
+def test_the_check_looks_at_both_subnets_on_held_out_rows_from_the_end_of_warm_up() -> None:
+    method, train, _ = ready("images")  # two epochs of warm-up
+    held = _holdout.held_out(train, method.guards.check)
+    list(method.passes(0, train))
+    assert method.guards.check.figures()["rows"] == 0
+    list(method.passes(1, train))
+    gen, dis = (train.predict(net, held).argmax(1) for net in (method.gen, method.dis))
+    expected = asdict(weigh(gen, dis, train.observed[held]))
+    assert method.guards.check.figures() == pytest.approx(expected | {"passed": 0})
     purified = method.purify(train, train.predict(method.deployed()))
-    assert purified.labels.shape == purified.quality.shape == (train.n,)
-    assert torch.equal(purified.labels, train.observed)  # too few rows to be evidence
+    assert torch.equal(purified.labels, train.observed)
+    assert purified.diagnostics["rows"] == len(held)
 
 
-def test_a_resumed_run_believes_the_observed_labels_again() -> None:
-    method, train, _ = ready()
+def test_vectors_have_no_holdout_check_and_images_no_soft_labels() -> None:
+    method, train, _ = ready("vectors")
+    (part,) = method.passes(0, train)
+    assert part.rows is not None
+    assert len(part.rows) == train.n
+    assert (method.posterior_start, len(method.targets)) == (6, train.n)
+    method, _, _ = ready("images")
+    assert (method.posterior_start, len(method.targets)) == (10, 0)
+    method, _, _ = ready("vectors", variant="paper")
+    assert (method.posterior_start, len(method.targets)) == (10, 0)
+
+
+def test_a_step_on_soft_labels_is_of_lid_gen_alone_and_stages_nothing() -> None:
+    method, _, batch = ready()
+    targets = torch.rand(ROWS, CLASSES, generator=torch.Generator().manual_seed(3)).softmax(1)
+    method.targets.values.copy_(targets)
+    soft = replace(batch, tag=POSTERIOR, epoch=8)
+    method.train()
+    (term,) = (terms := method.loss(soft)).values()
+    assert list(terms) == ["soft_gen"]
+    p = method.gen(torch.cat(batch.views)).detach().softmax(1).reshape(2, ROWS, CLASSES)
+    expected = 0.0
+    for row, index in enumerate(batch.index.tolist()):
+        for view in range(2):
+            expected -= float((targets[index] * p[view, row].log()).sum()) / ROWS
+    assert float(term.detach()) == pytest.approx(expected, rel=1e-4)
+    term.backward()
+    assert all(parameter.grad is None for parameter in method.dis.parameters())
+    tables = [part for part in method.modules() if isinstance(part, RowTable)]
+    assert all(table.take_staged() is None for table in tables)
+
+
+def test_a_continued_run_believes_the_observed_labels_again() -> None:
+    method, train, _ = ready("images")
     weight = next(method.parameters()).clone()
     method.labels.values.copy_((train.observed + 1) % train.num_classes)
-    method.history.epochs.values += 1
+    method.has_posterior.fill_(True)
+    method.guards.check.in_a_row.fill_(IN_A_ROW)
     method.reset_beliefs(train)
     assert torch.equal(method.labels.values, train.observed)
-    assert not method.history.seen.any()
+    assert torch.equal(method.streak.values, no_streak(train.observed))
+    assert not method.has_posterior
+    assert method.guards.check.passed  # its rows have been trained on
     assert torch.equal(next(method.parameters()), weight)
+
+
+def test_a_continued_run_forgets_the_history_of_rows_with_another_label() -> None:
+    method, train, _ = ready()
+    method.history.epochs.values += 1
+    original = train.observed.clone()
+    train.observed[:4] = (original[:4] + 1) % CLASSES
+    train.observed[4] = -1  # excluded
+    train.trusted[:8] = True  # rows 5 to 7 keep their label
+    train.original = original
+    method.reset_beliefs(train)
+    assert method.history.seen.tolist() == [row > 4 for row in range(ROWS)]
+    train.original = None
+    method.reset_beliefs(train)
+    assert method.history.seen.tolist() == [row > 7 for row in range(ROWS)]
 
 
 def test_the_deployed_classifier_has_the_lift_and_is_a_plain_net() -> None:
