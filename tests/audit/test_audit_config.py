@@ -7,6 +7,7 @@ import pytest
 
 from colafier.audit.config import AuditConfig
 from colafier.audit.pipeline import configure
+from colafier.evidence.config import EvidenceConfig
 
 
 @pytest.mark.parametrize(
@@ -33,13 +34,9 @@ def test_defaults_are_sound() -> None:
     assert {field.name: field.default for field in fields(config)} == vars(config)
 
 
-def test_features_are_fine_tuned_for_as_long_as_they_are_trained() -> None:
-    train, config = configure((8,), 500)
-    assert config.fine_tune_epochs == train.epochs
-    train, config = configure((8,), 500, {"method": "ce", "epochs": 7})
-    assert (train.method, train.epochs, config.fine_tune_epochs) == ("ce", 7, 7)
-    assert configure((8,), 500, audit={"fine_tune_epochs": 0})[1].fine_tune_epochs == 0
-    assert configure((3, 32, 32), 500)[1].fine_tune_epochs == 0  # trained end to end
+def test_the_audit_makes_its_evidence_as_the_training_does() -> None:
+    audit, evidence = vars(AuditConfig()), vars(EvidenceConfig())
+    assert {name: audit[name] for name in evidence} == evidence
 
 
 def test_none_leaves_a_default() -> None:
@@ -56,13 +53,3 @@ def test_small_data_sets_get_more_epochs() -> None:
 def test_a_net_fits_its_rows() -> None:
     nets = [configure(shape, 500)[0].net for shape in ((8,), (1, 8, 8), (3, 32, 32))]
     assert nets == ["mlp", "convnet", "resnet10"]
-
-
-def test_hyper_parameters_for_features_can_be_replaced() -> None:
-    from colafier.methods import find
-
-    (name, value), *_ = find("colafier").features_defaults.items()
-    assert configure((8,), 500)[0].hyper[name] == value
-    assert configure((8,), 500, {"hyper": {name: 9}})[0].hyper[name] == 9
-    assert name not in configure((3, 32, 32), 500)[0].hyper
-    assert name not in configure((8,), 500, {"method": "ce"})[0].hyper

@@ -1,6 +1,7 @@
 """From rows to decisions: trained once, predicted once, and no label moves without evidence."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,11 @@ from torch.nn.functional import one_hot
 
 from colafier import methods
 from colafier.audit import pipeline
-from colafier.audit.config import AuditConfig
-from colafier.audit.pipeline import Trained, audit, configure, train_and_audit, train_method
+from colafier.audit.pipeline import audit, configure, train_and_audit, train_method
+from colafier.evidence.config import EvidenceConfig
 from colafier.evidence.labels import Labels
-from colafier.methods.contract import Purified
+from colafier.evidence.out_of_fold import cross_fit
 from colafier.nets import inference
-from colafier.nets.normalize import Normalize
-from colafier.training.config import TrainConfig
 from colafier.training.records import History
 from colafier.training.training_set import TrainingSet
 
@@ -37,21 +36,6 @@ def blobs(n: int) -> tuple[Tensor, Tensor]:
     truth = torch.arange(n) % 2
     noise = torch.randint(0, 60, (n, 1, 8, 8), generator=torch.Generator().manual_seed(0))
     return (noise + 150 * truth[:, None, None, None]).byte(), truth
-
-
-def one_by_one(n: int, c: int, classifier: Tensor) -> Trained:
-    """A method after training on rows with a feature each, so that any label can be learned."""
-    net = nn.Linear(n, c, bias=False)
-    net.weight.data = classifier.log().T / 10
-    return Trained(
-        classifier=net.eval(),
-        normalize=Normalize(torch.zeros(n), torch.ones(n)),
-        probabilities=classifier,
-        purified=Purified(classifier.argmax(1), torch.ones(n)),
-        history=History([]),
-        resolved={},
-        frozen=frozenset(),
-    )
 
 
 def test_wrong_labels_move_and_right_ones_stay() -> None:
@@ -91,38 +75,55 @@ def test_duplicates_with_different_labels_are_for_a_person() -> None:
     assert result.decided.reason[:2].tolist() == ["duplicate", "duplicate"]
 
 
-@pytest.mark.parametrize("moves", [False, True])
-def test_the_classifier_is_fine_tuned_on_what_was_decided(
-    moves: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A label that is kept counts as right, even where another class is likelier."""
-    n, c = 120, 3
-    truth = torch.arange(n) % c
-    observed = truth.clone()
-    observed[:12] = (truth[:12] + 1) % c
-    p = 0.94 * one_hot(truth, c).float() + 0.02
-    monkeypatch.setattr("colafier.evidence.out_of_fold.cross_fit", lambda *_, **__: p)
-    groups = torch.full((n,), -1)
-    if not moves:  # each is said to be the duplicate of a row with another label
-        groups[:12] = groups[12:24] = torch.arange(12)
-    x, train = 10 * torch.eye(n), TrainConfig(batch_size=40, lr=0.05)
-    config = AuditConfig(fine_tune_epochs=30)
-    result = audit(one_by_one(n, c, p), x, Labels(observed), train, config, groups=groups)
-    assert torch.equal(result.decided.suggested, truth)
-    assert torch.equal(result.decided.labels, truth if moves else observed)
-    assert torch.equal(result.predicted, truth if moves else observed)
-
-
-def test_without_fine_tuning_the_classifier_stays() -> None:
-    n, c = 60, 3
-    p = 0.94 * one_hot(torch.arange(n) % c, c).float() + 0.02
-    trained = one_by_one(n, c, p)
+def test_the_audit_leaves_the_classifier_as_it_is() -> None:
+    x, observed, _ = clouds(60, wrong=0.2)
+    train, config = configure((6,), 60, {"method": "ce", "epochs": 2}, SHORT)
+    trained = train_method(x, Labels(observed), 3, train)
     before = copy.deepcopy(trained.classifier.state_dict())
-    labels = Labels(torch.arange(n) % c)
-    result = audit(trained, torch.eye(n), labels, TrainConfig(), AuditConfig(**SHORT))
+    result = audit(trained, x, Labels(observed), train, config)
     assert result.classifier is trained.classifier
-    assert torch.equal(trained.classifier.state_dict()["weight"], before["weight"])
-    assert torch.equal(result.predicted, p.argmax(1))
+    for name, value in trained.classifier.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert torch.equal(result.predicted, trained.probabilities.argmax(1))
+
+
+@pytest.mark.parametrize("method", ["colafier", "ce"])
+def test_out_of_fold_predictions_are_made_once(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the training if the method asks for them, or else by the audit; with the same figures."""
+    made: list[EvidenceConfig | None] = []
+
+    def counted(*args: Any, **kwargs: Any) -> Tensor:
+        made.append(kwargs.get("config"))
+        return cross_fit(*args, **kwargs)
+
+    for place in ("evidence.out_of_fold", "training.training_set"):
+        monkeypatch.setattr(f"colafier.{place}.cross_fit", counted)
+    x, observed, _ = clouds(60, wrong=0.2)
+    labels = Labels(observed)
+    own = {"method": method, "epochs": 5, "hyper": {"warmup": 1} if method == "colafier" else {}}
+    train, config = configure((6,), 60, own, SHORT)
+    result = train_and_audit(x, labels, 3, train, config)
+    assert made == [config]
+    trained = train_method(x, labels, 3, train, evidence=config)
+    assert (trained.out_of_fold is None) == (method == "ce")
+    again = audit(replace(trained, out_of_fold=None), x, labels, train, config)
+    torch.testing.assert_close(again.found.probabilities, result.found.probabilities)
+    assert torch.equal(again.decided.labels, result.decided.labels)
+    assert again.agreement == result.agreement
+
+
+def test_out_of_fold_predictions_of_before_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Tensor:
+        raise AssertionError("they are there")
+
+    x, observed, truth = clouds(60, wrong=0.2)
+    train, config = configure((6,), 60, {"method": "ce", "epochs": 1}, SHORT)
+    monkeypatch.setattr("colafier.evidence.out_of_fold.cross_fit", refuse)
+    unseen = 0.94 * one_hot(truth, 3).float() + 0.02
+    result = train_and_audit(x, Labels(observed), 3, train, config, out_of_fold=unseen)
+    assert torch.equal(result.votes["out-of-fold heads"], truth)
 
 
 def test_frozen_parts_of_a_net_stay_as_they_are() -> None:
@@ -132,8 +133,8 @@ def test_frozen_parts_of_a_net_stay_as_they_are() -> None:
     def net() -> nn.Module:
         return nn.Sequential(copy.deepcopy(frozen), nn.Tanh(), nn.Linear(5, 4))
 
-    own = {"net": net, "epochs": 2}
-    train, config = configure((6,), 60, own, {**SHORT, "fine_tune_epochs": 2})
+    own = {"net": net, "epochs": 5}  # the last two on soft labels
+    train, config = configure((6,), 60, own, SHORT)
     result = train_and_audit(x, Labels(observed), 3, train, config)
     state = result.classifier.state_dict()
     kept = [value for value in state.values() if value.shape == frozen.weight.shape]
@@ -188,7 +189,7 @@ def test_a_finished_method_is_predicted_over_all_rows_once(
     assert len(trained.purified.labels) == 40
 
 
-def test_the_audit_predicts_again_only_after_fine_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_audit_predicts_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     predict = inference.predict
 
@@ -199,15 +200,9 @@ def test_the_audit_predicts_again_only_after_fine_tuning(monkeypatch: pytest.Mon
     monkeypatch.setattr(inference, "predict", counted)
     x, observed, _ = clouds(40)
     images, classes = blobs(40)
-    for rows, labels, c, epochs, expected in (
-        (x, observed, 3, 0, [40]),
-        (x, observed, 3, 1, [40, 40]),
-        (images, classes, 2, 0, [40]),
-    ):
+    for rows, labels, c in ((x, observed, 3), (images, classes, 2)):
         calls.clear()
         own = {"method": "ce", "epochs": 1, "net": "linear"}
-        train, config = configure(
-            tuple(rows.shape[1:]), 40, own, {**SHORT, "fine_tune_epochs": epochs}
-        )
+        train, config = configure(tuple(rows.shape[1:]), 40, own, SHORT)
         train_and_audit(rows, Labels(labels), c, train, config)
-        assert calls == expected
+        assert calls == [40]

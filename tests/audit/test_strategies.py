@@ -49,7 +49,6 @@ def judged(
         purified=purified,
         history=History([]),
         resolved={},
-        frozen=frozenset(),
     )
     # no rule of the policy stops a label that may move
     free = AuditConfig(max_class_shrinkage=1.0, **config)
