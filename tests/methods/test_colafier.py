@@ -1,6 +1,6 @@
 """What CoLafier keeps from step to step: labels, streaks, history, and what is deployed."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from colafier.core.safeguards import no_streak
 from colafier.core.subnets import LidGen
 from colafier.evidence.labels import Labels
 from colafier.methods import _holdout
-from colafier.methods.colafier import POSTERIOR, CoLafier
+from colafier.methods.colafier import CoLafier
 from colafier.methods.contract import Batch
 from colafier.methods.row_table import RowTable
 from colafier.nets import net_factory
@@ -95,7 +95,7 @@ def wanted(method: CoLafier, batch: Batch, epoch: int) -> Tensor:
 
 
 def test_a_move_must_be_wanted_in_as_many_epochs_as_patience_says() -> None:
-    method, _, batch = ready(patience=2, class_prior_floor=0.0, threshold=-1.0, holdout=False)
+    method, _, batch = ready(patience=2, class_prior_floor=0.0, threshold=-1.0, posterior_share=0.0)
     method.gen = Stubborn(1)  # type: ignore[assignment]
     after_one, after_two = wanted(method, batch, 6), wanted(method, batch, 7)
     assert torch.equal(after_one, batch.y)
@@ -113,7 +113,9 @@ def test_no_label_moves_before_the_holdout_check_has_passed() -> None:
 
 
 def test_trusted_rows_keep_their_label_whatever_is_predicted() -> None:
-    method, train, batch = ready(patience=1, class_prior_floor=0.0, threshold=-1.0, holdout=False)
+    method, train, batch = ready(
+        patience=1, class_prior_floor=0.0, threshold=-1.0, posterior_share=0.0
+    )
     method.labels = RowTable(train.observed, trusted=torch.ones(ROWS, dtype=torch.bool))
     method.gen = Stubborn(1)  # type: ignore[assignment]
     assert torch.equal(wanted(method, batch, 7), batch.y)
@@ -162,9 +164,8 @@ def test_a_step_on_soft_labels_is_of_lid_gen_alone_and_stages_nothing() -> None:
     method, _, batch = ready()
     targets = torch.rand(ROWS, CLASSES, generator=torch.Generator().manual_seed(3)).softmax(1)
     method.targets.values.copy_(targets)
-    soft = replace(batch, tag=POSTERIOR, epoch=8)
     method.train()
-    (term,) = (terms := method.loss(soft)).values()
+    (term,) = (terms := method.loss(at(batch, 8))).values()
     assert list(terms) == ["soft_gen"]
     p = method.gen(torch.cat(batch.views)).detach().softmax(1).reshape(2, ROWS, CLASSES)
     expected = 0.0

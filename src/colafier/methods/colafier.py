@@ -37,7 +37,6 @@ from colafier.methods.contract import (
     TrainSet,
 )
 
-POSTERIOR = "posterior"  # tag of the last epochs, which train on soft labels
 VOTERS = (
     "LID-gen, weak view",
     "LID-gen, strong view",
@@ -118,7 +117,7 @@ class CoLafier(Method):
         if epoch >= self.posterior_start:
             if not self.has_posterior:  # also where a finished run continues in these epochs
                 self._take_posterior(train, train.predict(self.deployed()))
-            yield Pass(tag=POSTERIOR, optimizers=("gen",))
+            yield Pass(optimizers=("gen",))
             return
         yield Pass(_holdout.trained_on(train, self.guards.check))
         if epoch + 1 >= self.config.warmup_epochs(self.epochs):
@@ -126,7 +125,7 @@ class CoLafier(Method):
 
     def loss(self, batch: Batch) -> Terms:
         """The terms of both subnets; stages the label update. On soft labels, that of LID-gen."""
-        if batch.tag == POSTERIOR:
+        if batch.epoch >= self.posterior_start:
             return self._soft_loss(batch)
         labels = self.labels[batch.index]  # (b,)
         step = colafier_step(
