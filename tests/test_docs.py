@@ -151,7 +151,7 @@ def test_quickstart_snippet_runs(capsys: pytest.CaptureFixture[str]) -> None:
     said = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
     before, after = (float(said[f"labels right {when}"]) for when in ("before", "after"))
     assert 0.6 < before < 0.8
-    assert after >= before  # equal if the holdout check failed
+    assert after > before + 0.15
     assert float(said["wrong among the suspicious"]) > 0.9
 
 
@@ -321,7 +321,7 @@ def _written(value: object) -> str:
 def test_constants_of_the_holdout_check_are_those_of_the_code() -> None:
     text = (DOCS / "how-it-works.md").read_text()
     table = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|", text, re.MULTILINE))
-    assert list(table) == ["TO_MOVE", "TO_STAY", "MIN_ROWS"]
+    assert list(table) == ["SHARED_ERRORS", "MIN_DEVIATIONS", "IN_A_ROW"]
     assert {name: str(getattr(holdout_check, name)) for name in table} == table
 
 

@@ -22,19 +22,25 @@ def test_a_record_has_plain_values() -> None:
     assert TrainConfig(net="mlp").net_name == "mlp"
 
 
-AUTHORS = {"init": "kaiming-fan-out", "input_statistics": "cifar10-authors", "dtype": "float32"}
+AUTHORS = {
+    "init": "kaiming-fan-out",
+    "input_statistics": "cifar10-authors",
+    "dtype": "float32",
+    "lr_floor": 1.0,
+}
 
 
 def test_what_is_left_open_is_settled_by_the_method() -> None:
     ours = TrainConfig().settled({}, (3, 32, 32))
     assert (ours.init, ours.input_statistics, ours.dtype) == ("torch", "fitted", "auto")
+    assert ours.lr_floor == 0.02
     theirs = TrainConfig().settled(AUTHORS, (3, 32, 32))
     assert {name: getattr(theirs, name) for name in AUTHORS} == AUTHORS
     assert theirs.settled({}, (3, 32, 32)) == theirs
 
 
 def test_what_is_given_stays() -> None:
-    given = TrainConfig(init="torch", input_statistics="fitted", dtype="bf16")
+    given = TrainConfig(init="torch", input_statistics="fitted", dtype="bf16", lr_floor=0.0)
     assert given.settled(AUTHORS, (3, 32, 32)) == given
 
 

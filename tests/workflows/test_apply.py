@@ -240,7 +240,7 @@ def test_a_stopped_training_continues_to_the_same_end(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("colafier.evidence.out_of_fold.cross_fit", stop)
+        patch.setattr("colafier.audit.pipeline.posterior", stop)  # after training
         assert f"continue with: colafier apply {out} --continue" in colafier(
             "apply", out, "--continue", code=130
         )
@@ -300,6 +300,8 @@ def test_training_continues_from_the_checkpoint(out: Path, tmp_path: Path) -> No
     assert lines[:2] == before
     assert [json.loads(line)["epoch"] for line in lines] == [0, 1, 2]
     assert not any("starts over" in line for line in said)
+    assert "soft_gen" in json.loads(lines[2])  # the epochs that are added are on soft labels
+    assert (read_labels(out).loc[[0, 1, 3], "lid"] != "").all()  # from before
     apply.continue_training(out, progress=False)
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 4
 
@@ -336,7 +338,7 @@ def test_a_checkpoint_that_is_deleted_in_between_is_not_missed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("colafier.evidence.out_of_fold.cross_fit", stop)
+        patch.setattr("colafier.audit.pipeline.posterior", stop)  # after training
         with pytest.raises(KeyboardInterrupt):
             apply.continue_training(out, progress=False)
     (out / "checkpoint.pt").unlink()

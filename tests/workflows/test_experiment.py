@@ -160,7 +160,8 @@ def test_limit_is_for_own_rows_too(vectors: Source) -> None:
 def test_record_says_what_open_choices_came_to(vectors: Source) -> None:
     settings = resolve(overrides={**QUICK, "dtype": "bf16"})
     resolved = run(settings, vectors, progress=False).record["resolved"]
-    assert resolved == {"dtype": "bfloat16", "init": "torch", "input_statistics": "fitted"}
+    expected = {"dtype": "bfloat16", "init": "torch", "input_statistics": "fitted"}
+    assert resolved == expected | {"lr_floor": 0.02}
 
 
 def test_a_variant_brings_its_net_and_run_settings() -> None:
@@ -172,6 +173,7 @@ def test_a_variant_brings_its_net_and_run_settings() -> None:
         found = result.record["resolved"]
         assert (found["init"], found["dtype"]) == ("kaiming-fan-out", "float32")
         assert found["input_statistics"] == "cifar10-authors"
+        assert found["lr_floor"] == result.record["config"]["lr_floor"] == 1.0
         assert result.normalize.std.tolist() == pytest.approx([0.2023, 0.1994, 0.2010])
         weight = result.classifier.backbone.module[6].weight  # (64, 32, 3, 3), as it started
         assert weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)

@@ -108,7 +108,7 @@ def train(
         typer.Option(
             help="Share of the learning rate that is left at the end, along a half cosine; 1 keeps "
             "the rate constant.",
-            show_default=_or_preset("lr_floor"),
+            show_default="0.02 or that of the method, or that of the preset",
         ),
     ] = None,
     weight_decay: Annotated[
