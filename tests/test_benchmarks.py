@@ -5,8 +5,10 @@ import runpy
 from pathlib import Path
 
 import pytest
+import torch
 
 from colafier.bench.suite import FOLDER, load_suite
+from colafier.core import holdout_check
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -60,3 +62,52 @@ def test_warmups_prints_a_table(
         "`pencil`",
         "`pencil`",
     ]
+
+
+def test_holdout_check_prints_its_tables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = holdout_check.SHARED_ERRORS
+    monkeypatch.setattr("sys.argv", ["holdout_check.py", "--sims", "2", "--sizes", "300"])
+    runpy.run_path(str(BENCHMARKS / "holdout_check.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    (known,) = [line for line in lines if "2 % 'exactly equal'" in line]
+    (clear,) = [line for line in lines if line.startswith("| 300 | 0.5 | all |")]
+    shares = [float(cell) for cell in clear.strip("| ").split(" | ")[3:]]
+    assert len(shares) == 10
+    assert shares[0] == 0  # predictions 30 points worse than the labels
+    assert shares[-1] > 0.5  # 40 points better
+    assert float(known.strip("| ").split(" | ")[1]) > 0.7
+    assert sum(line.startswith("| CIFAR-10N worst") for line in lines) == 8
+    assert lines[-1].startswith("One look at 300 rows")
+    assert before == holdout_check.SHARED_ERRORS
+
+
+def test_simulated_rows_are_as_accurate_as_asked() -> None:
+    script = runpy.run_path(str(BENCHMARKS / "holdout_check.py"))
+    generator = torch.Generator().manual_seed(3)
+    for noise in script["NOISES"]:
+        case = script["Case"](1000, 0.6, 0.2, noise, 0.5)
+        gen, dis, observed, truth = script["draw"](case, 10, generator)
+        for classes, right in ((gen, 0.8), (dis, 0.8), (observed, 0.6)):
+            assert float((classes == truth).double().mean()) == pytest.approx(right, abs=0.02)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_lid_evidence_prints_a_table(
+    runs: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--noises", "symmetric:0.35", "--seeds", "11", "--limit", "200", "--epochs", "5"]
+    monkeypatch.setattr("sys.argv", ["lid_evidence.py", *words, *(["--runs"] if runs else [])])
+    runpy.run_path(str(BENCHMARKS / "lid_evidence.py"), run_name="__main__")
+    first, *table = capsys.readouterr().out.splitlines()
+    found = json.loads(first)
+    if runs:
+        assert [row.split(" | ")[1] for row in table[2:]] == ["usual", "plain"]
+        assert all(0 < found[name]["labels_right_after"] <= 1 for name in ("usual", "plain"))
+        return
+    names = list(found["scores"])
+    assert names[:3] == ["posterior", "posterior + lid_dis", "lid_dis"]
+    assert {"difference 128 k20", "posterior + difference 128 k_by_labels"} <= set(names)
+    assert all(0 <= value <= 1 for score in found["scores"].values() for value in score.values())
+    assert len(table) == 2 + len(names)
