@@ -9,8 +9,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from colafier.evidence.config import EvidenceConfig
 from colafier.evidence import out_of_fold
+from colafier.evidence.config import EvidenceConfig
 from colafier.evidence.heads import Head, SoftLabelTrainer
 from colafier.evidence.labels import Labels
 from colafier.evidence.out_of_fold import cross_fit
