@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colafier.audit.config import AuditConfig
+from colafier.evidence.config import EvidenceConfig
 from colafier.evidence.labels import Labels
 from colafier.evidence.noise_model import (
     PSEUDO_ROWS,
@@ -18,7 +18,7 @@ from colafier.evidence.noise_model import (
 )
 
 # the probabilities of these tests are calibrated; those of nets are too confident or too unsure
-CALIBRATED = AuditConfig(inverse_temperatures=(1.0,))
+CALIBRATED = EvidenceConfig(inverse_temperatures=(1.0,))
 NOISE = torch.tensor([[0.8, 0.15, 0.05], [0.0, 0.7, 0.3], [0.1, 0.1, 0.8]])
 
 
@@ -34,7 +34,7 @@ def noisy(truth: Tensor, transition: Tensor, seed: int = 1) -> Tensor:
     return torch.multinomial(transition[truth], 1, generator=generator)[:, 0]
 
 
-def with_weights(*feature_weights: float) -> AuditConfig:
+def with_weights(*feature_weights: float) -> EvidenceConfig:
     return replace(CALIBRATED, feature_weights=feature_weights)
 
 
@@ -73,7 +73,7 @@ def test_of_all_feature_weights_the_likeliest_is_taken() -> None:
     p, truth = calibrated(300, sharp=2.0)
     observed = noisy(truth, NOISE)
     best = fit_noise(p, observed)
-    for feature_weight in AuditConfig().feature_weights:
+    for feature_weight in EvidenceConfig().feature_weights:
         alone = fit_noise(p, observed, with_weights(feature_weight))
         # each starts from the one before, so that one alone may end a little elsewhere
         assert best.likelihood >= alone.likelihood - 1e-3
@@ -153,7 +153,7 @@ def test_rows_without_a_label_keep_the_probabilities_of_the_classifier() -> None
 
 def test_probabilities_are_tempered() -> None:
     p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
-    config = AuditConfig(inverse_temperatures=(0.5,))
+    config = EvidenceConfig(inverse_temperatures=(0.5,))
     found = posterior(p, Labels(torch.tensor([0, 1, -1])), config)
     expected = [[0.75, 0.25], [1 / 3, 2 / 3], [0.5, 0.5]]  # roots, which 9 to 1 makes 3 to 1
     assert torch.allclose(found.plausible, torch.tensor(expected), atol=1e-6)

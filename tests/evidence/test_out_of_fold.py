@@ -9,14 +9,14 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from colafier.audit.config import AuditConfig
 from colafier.evidence import out_of_fold
+from colafier.evidence.config import EvidenceConfig
 from colafier.evidence.heads import Head, SoftLabelTrainer
 from colafier.evidence.labels import Labels
 from colafier.evidence.out_of_fold import cross_fit
 from colafier.nets.normalize import Normalize
 
-SHORT = AuditConfig(head_epochs=3, head_warmup=1, head_min_steps=1)
+SHORT = EvidenceConfig(head_epochs=3, head_warmup=1, head_min_steps=1)
 
 
 def digits(n: int, wrong: float = 0.3) -> tuple[Tensor, Tensor, Tensor]:
@@ -49,7 +49,7 @@ def test_no_head_predicts_a_row_that_it_was_trained_on() -> None:
     n, c = 100, 5
     shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     x, observed = 10 * torch.eye(n), shuffled % c
-    longer = AuditConfig(head_epochs=12, head_warmup=3, head_min_steps=1)
+    longer = EvidenceConfig(head_epochs=12, head_warmup=3, head_min_steps=1)
     p = cross_fit(x, Labels(observed), c, as_it_is, config=longer)
     agree = float((p.argmax(1) == observed).float().mean())
     assert agree < 0.35  # chance is 0.2; a single head that saw its fold would give 0.4
@@ -68,7 +68,7 @@ def test_the_rows_of_a_rare_class_are_in_different_folds(seed: int) -> None:
     """Two rows and two folds: each is known to the head that predicts the other."""
     x, observed = clouds(60)
     x[:2], observed[:2] = torch.tensor([0.0, 0.0, 0.0, 8.0]), 3
-    config = AuditConfig(folds=2, head_epochs=30, head_warmup=1, head_min_steps=1)
+    config = EvidenceConfig(folds=2, head_epochs=30, head_warmup=1, head_min_steps=1)
     labels = Labels(observed, trusted=torch.arange(60) < 2)
     p = cross_fit(x, labels, 4, as_it_is, config=config, seed=seed)
     assert p[:2].argmax(1).tolist() == [3, 3]
@@ -76,7 +76,7 @@ def test_the_rows_of_a_rare_class_are_in_different_folds(seed: int) -> None:
 
 def test_predictions_are_better_than_the_labels() -> None:
     x, observed, truth = digits(300)
-    p = predict(x, observed, config=AuditConfig())
+    p = predict(x, observed, config=EvidenceConfig())
     assert p.sum(1).tolist() == pytest.approx([1.0] * 300, abs=1e-4)
     assert (p.argmax(1) == truth).double().mean() > (observed == truth).double().mean() + 0.05
 
@@ -85,7 +85,7 @@ def test_rows_without_a_label_are_predicted_and_not_trained_on() -> None:
     x, truth = clouds(90)
     observed = truth.clone()
     observed[::3] = -1  # all rows of a class
-    p = predict(x, observed, 3, config=AuditConfig(head_min_steps=60))
+    p = predict(x, observed, 3, config=EvidenceConfig(head_min_steps=60))
     assert p.isfinite().all()
     assert (p[:, 0] < 0.4).all()  # nobody said that there is such a class
     assert (p.argmax(1) == truth)[observed >= 0].all()
@@ -140,7 +140,7 @@ def test_decided_rows_teach_the_heads() -> None:
     rest = ~trusted & (truth == 2)
 
     def of_the_rest(labels: Labels) -> float:
-        config = AuditConfig(head_min_steps=100)
+        config = EvidenceConfig(head_min_steps=100)
         return float(cross_fit(x, labels, 3, as_it_is, config=config)[rest, 2].mean())
 
     nothing = of_the_rest(Labels(original))
@@ -157,7 +157,7 @@ def test_a_bar_shows_the_progress(
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich takes the test for a terminal
     x, observed, _ = digits(60)
-    config = AuditConfig(folds=2, head_epochs=5, head_min_steps=1)
+    config = EvidenceConfig(folds=2, head_epochs=5, head_min_steps=1)
     predict(x, observed, config=config, progress=True)
     shown = capsys.readouterr().err
     assert "out-of-fold predictions" in shown
@@ -176,7 +176,7 @@ def test_small_data_sets_are_trained_for_enough_steps(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(SoftLabelTrainer, "step", noted)
     x, observed, _ = digits(60)
-    config = AuditConfig(folds=3, head_epochs=1, head_warmup=1, head_min_steps=50)
+    config = EvidenceConfig(folds=3, head_epochs=1, head_warmup=1, head_min_steps=50)
     predict(x, observed, config=config)
     assert 3 * 50 <= len(steps) < 3 * 80
     assert steps == sorted(steps)

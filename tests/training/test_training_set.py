@@ -2,7 +2,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from colafier.evidence.config import EvidenceConfig
 from colafier.evidence.labels import Labels
+from colafier.evidence.out_of_fold import cross_fit
 from colafier.methods.contract import Batch, Pass
 from colafier.nets.normalize import Normalize
 from colafier.training.distributed import Processes
@@ -178,6 +180,21 @@ def test_predict_leaves_no_trace() -> None:
     rows.place(0, 1, torch.device("cpu"), Processes())
     torch.testing.assert_close(rows.predict(net), expected)
     assert rows.predict(net, some[:0]).shape == (0, 3)
+
+
+def test_out_of_fold_predictions_are_for_vectors_and_made_once() -> None:
+    assert images().out_of_fold() is None
+    x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+    observed, trusted = torch.arange(40) % 3, torch.arange(40) < 5
+    labels = Labels(observed, observed.roll(1), trusted)
+    short = EvidenceConfig(folds=3, head_epochs=2, head_warmup=1, head_min_steps=1)
+    rows = TrainingSet(x, labels, 3, view_names=(), seed=7, evidence=short)
+    made = rows.out_of_fold()
+    assert made is not None
+    assert torch.equal(made, cross_fit(x, labels, 3, rows.normalize, config=short, seed=7))
+    assert rows.out_of_fold() is made
+    given = TrainingSet(x, labels, 3, view_names=(), out_of_fold=made)
+    assert given.out_of_fold() is made
 
 
 @pytest.mark.parametrize(

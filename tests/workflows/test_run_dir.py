@@ -333,6 +333,6 @@ def test_both_kinds_of_run_have_the_same_envelope(finished: Path, tmp_path: Path
         summary = json.loads((out / "summary.json").read_text())
         assert config["fingerprint"] == summary["fingerprint"]
         assert config["decided"] is None
-    settled = {"init": "torch", "input_statistics": "fitted"}  # asked for: auto
+    settled = {"init": "torch", "input_statistics": "fitted", "lr_floor": 0.02}  # asked for: auto
     assert trained["asked"] | settled == trained["train"]
     assert settled.items() <= purified["train"].items()
