@@ -53,7 +53,6 @@ from colafier.workflows.settings import Settings, resolve
 REFERENCES = (128, 1000, 4000)  # rows to look for neighbors in; the first is a batch
 NEIGHBORS = {"k20": 20, "k_by_labels": 0}
 BATCH = 128
-EMBEDDING_SCALE = 0.2  # that of CoLafier's default
 FEATURES = {"source": "cifar10", "embedder": "efficientnet_lite0", "net": "mlp", "limit": 10_000}
 HUMAN = ("aggregate", "random1", "random2", "random3", "worst")
 
@@ -97,7 +96,10 @@ def held_out_scores(settings: Settings, task: Task, predicted: Tensor, folds: in
         config = replace(
             settings,
             method="lid_dis",
-            hyper={"embedding_scale": EMBEDDING_SCALE, "other_weight": ADAPTIVE.other_weight},
+            hyper={
+                "embedding_scale": ADAPTIVE.embedding_scale,
+                "other_weight": ADAPTIVE.other_weight,
+            },
         )
         labels = Labels(task.observed[others])
         trained = train_method(task.source.x[others], labels, task.source.num_classes, config)
