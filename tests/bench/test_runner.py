@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -94,6 +96,45 @@ def test_workers_run_side_by_side_and_stop_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - begins[0] < 10
     assert dict(os.environ) == before
     assert len(results.newest()) == 1
+
+
+FIRST = """
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from colafier.bench.runner import _follow_the_first
+
+if __name__ == "__main__":
+    pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_follow_the_first)
+    pool.submit(time.time).result()
+    pool.submit(time.sleep, 600)
+    print(*pool._processes, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_workers_end_with_the_first_process(tmp_path: Path) -> None:
+    script = tmp_path / "first.py"
+    script.write_text(FIRST)
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        worker = int(first.stdout.readline())
+        os.kill(worker, 0)  # it lives
+        first.kill()
+    for _ in range(100):
+        if not alive(worker):
+            return
+        time.sleep(0.1)
+    pytest.fail("the worker still runs")
+
+
+def alive(process: int) -> bool:
+    """Whether a process runs; one that has ended may still be listed."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def test_missing_files_are_an_error_before_the_first_run(tmp_path: Path) -> None:

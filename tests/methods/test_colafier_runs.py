@@ -12,7 +12,7 @@ from colafier.core import holdout_check
 from colafier.evidence.config import EvidenceConfig
 from colafier.evidence.labels import Labels
 from colafier.evidence.noise_model import posterior
-from colafier.evidence.out_of_fold import pooled
+from colafier.evidence.out_of_fold import may_move, pooled
 from colafier.methods import _holdout
 from colafier.methods.colafier import CoLafier
 from colafier.methods.contract import Batch, Engine, Method, Terms
@@ -108,12 +108,20 @@ def test_no_label_moves_while_every_look_is_bad(monkeypatch: pytest.MonkeyPatch)
     assert all(len(trained) < ROWS for trained in method._rows.values())
 
 
-def expected_posterior(train: TrainingSet, p: Tensor) -> Tensor:
+def expected_posterior(train: TrainingSet, p: Tensor) -> tuple[Tensor, Tensor]:
+    """The posterior (n, c), and the soft labels, where weak cases leave the label as it is."""
     labels = Labels(train.observed, train.original, train.trusted)
     unseen = train.out_of_fold()
     assert unseen is not None
-    joined = pooled(p, unseen, labels, EvidenceConfig().out_of_fold_weight)
-    return posterior(joined, labels).probabilities
+    config = EvidenceConfig()
+    found = posterior(pooled(p, unseen, labels, config.out_of_fold_weight), labels)
+    allowed = may_move(found, p, unseen, labels, config)
+    soft = found.probabilities.clone()
+    for row in range(len(soft)):
+        fixed = bool(labels.trusted[row]) or int(train.observed[row]) < 0
+        if not fixed and not allowed[row] and int(soft[row].argmax()) != int(train.observed[row]):
+            soft[row] = torch.eye(CLASSES)[train.observed[row]]
+    return found.probabilities, soft
 
 
 def changed(before: dict[str, Tensor], after: dict[str, Tensor], part: str) -> bool:
@@ -132,7 +140,7 @@ def test_the_last_epochs_on_vectors_train_lid_gen_alone_on_the_posterior() -> No
     before = states[start - 1]
     assert not before["has_posterior"]
     assert not before["targets.values"].any()
-    targets = expected_posterior(train, method._p[start - 1])
+    _, targets = expected_posterior(train, method._p[start - 1])
     for epoch in range(start, EPOCHS):
         assert not changed(before, states[epoch], "dis.")
         assert changed(states[epoch - 1], states[epoch], "gen.")
@@ -150,9 +158,10 @@ def test_labels_at_the_end_are_the_likeliest_and_decided_rows_keep_theirs() -> N
     method = run(train)
     p = train.predict(method.deployed())
     purified = method.purify(train, p)
-    expected = expected_posterior(train, p)
+    expected, soft = expected_posterior(train, p)
+    assert (soft != expected).any()  # weak cases are there
     free = ~trusted & (observed >= 0)
-    assert torch.equal(purified.labels[free], expected.argmax(1)[free])
+    assert torch.equal(purified.labels[free], soft.argmax(1)[free])
     assert (purified.labels != observed)[free].any()
     assert torch.equal(purified.labels[~free], observed[~free])
     of_observed = expected.gather(1, observed.clamp(min=0)[:, None])[:, 0]
@@ -193,7 +202,8 @@ def test_a_run_that_continues_on_soft_labels_makes_them_with_the_decisions(tmp_p
     assert longer.posterior_start == 9
     assert len(longer._states) == 5
     before = train.predict(first.deployed())
-    assert torch.equal(longer._states[0]["targets.values"], expected_posterior(train, before))
+    _, soft = expected_posterior(train, before)
+    assert torch.equal(longer._states[0]["targets.values"], soft)
     assert torch.equal(longer.targets.values[trusted], torch.eye(CLASSES)[decided[trusted]])
     purified = longer.purify(train, train.predict(longer.deployed()))
     assert torch.equal(purified.labels[trusted], decided[trusted])

@@ -15,16 +15,6 @@ class AuditConfig(EvidenceConfig):
     # who read relabels as facts ask for 0.95.
     min_confidence: Fraction = 0.0
 
-    # A label may move although the classifier agrees with it (it may have memorized it) if the
-    # posterior is at least 1 - leniency x (share of labels that the out-of-fold predictions
-    # contradict among the `confident_fraction` of rows they are most confident of). On clean sets
-    # that share is about 0, on noisy ones .09 to .2.
-    confident_fraction: Fraction = 0.2
-    leniency: Annotated[float, Range(0)] = 1.5
-    # ... but never out of a class that the out-of-fold heads predict less often than this share of
-    # the classifier's predictions: of a rare class they know too little (one imbalanced set).
-    familiar_ratio: Annotated[float, Range(0)] = 0.75
-
     # No class may lose more than this share of its rows beyond what it gains, in expectation. One
     # imbalanced set; without the rule rare classes vanish.
     max_class_shrinkage: Fraction = 0.05

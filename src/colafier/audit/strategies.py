@@ -79,28 +79,8 @@ class OutOfFoldEvidence:
         )
 
     def may_move(self, found: Posterior) -> Tensor:
-        """Rows (n,) whose label the classifier contradicts too, or where the case is strong.
-
-        A classifier that has memorized a label does not contradict it. But with few rows the
-        out-of-fold heads know little, and contradict clean labels as well as wrong ones, except
-        where they are confident. So the more labels they contradict even there, the weaker a case
-        may be. For a class that they hardly ever predict they are no evidence at all.
-        """
-        config, observed = self.config, self.labels.observed
-        confidence, predicted = self.unseen.max(1)  # (n,), (n,)
-        known = self.labels.labeled.nonzero()[:, 0]
-        order = confidence[known].argsort(descending=True, stable=True)
-        surest = known[order[: max(1, round(config.confident_fraction * len(known)))]]
-        contradicted = (
-            float((predicted != observed)[surest].double().mean()) if len(surest) else 0.0
-        )
-        strong = found.probabilities.max(1).values >= 1 - config.leniency * contradicted
-        own = self.classifier.argmax(1)  # (n,)
-        unseen_count, own_count = (
-            some.bincount(minlength=self.unseen.shape[1]) for some in (predicted, own)
-        )
-        familiar = unseen_count >= config.familiar_ratio * own_count  # (c,)
-        return (own != observed) | strong & familiar[observed.clamp(min=0)]
+        """Rows (n,) whose label the classifier contradicts too, or where the case is strong."""
+        return out_of_fold.may_move(found, self.classifier, self.unseen, self.labels, self.config)
 
 
 class EndToEndEvidence:

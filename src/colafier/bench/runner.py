@@ -7,8 +7,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from statistics import fmean
+from threading import Thread
 
 from colafier.bench.execute import execute, forget_rows, prepared
 from colafier.bench.results import Record, Results, failed, is_done
@@ -121,7 +122,7 @@ def _in_this_process(runs: Iterator[Run], save: Callable[[Record], None]) -> Non
 def _in_workers(runs: Iterator[Run], jobs: int, save: Callable[[Record], None]) -> None:
     """Execute runs in processes, a new one whenever one ends."""
     with _few_threads(threads_each(jobs)):
-        pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_ignore_interrupt)
+        pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_follow_the_first)
         busy: set[Future[Record]] = set()
         try:
             while True:
@@ -143,9 +144,17 @@ def _in_workers(runs: Iterator[Run], jobs: int, save: Callable[[Record], None]) 
             pool.shutdown(cancel_futures=True)
 
 
-def _ignore_interrupt() -> None:
-    """Ctrl-C reaches all processes of a terminal; the first one stops the workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _follow_the_first() -> None:
+    """A worker ends with the first process, however that ends; only that one hears Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal
+    first = parent_process()
+    assert first is not None
+
+    def end_with_it() -> None:
+        first.join()
+        os._exit(1)
+
+    Thread(target=end_with_it, daemon=True).start()
 
 
 @contextmanager

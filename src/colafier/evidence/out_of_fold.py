@@ -18,7 +18,7 @@ from colafier.core.functional import gce
 from colafier.evidence.config import EvidenceConfig
 from colafier.evidence.heads import Head, SoftLabelTrainer
 from colafier.evidence.labels import Labels
-from colafier.evidence.noise_model import soft_labels
+from colafier.evidence.noise_model import Posterior, soft_labels
 
 BATCH = 512
 PREDICTED_AT_ONCE = 4096
@@ -100,6 +100,38 @@ def pooled(own: Tensor, unseen: Tensor, labels: Labels, weight: float) -> Tensor
     )
     honest = min(contradicted / unseen_contradicted, 1.0) if unseen_contradicted else 1.0
     return torch.lerp(_log(own), _log(unseen), 1 - (1 - weight) * honest).softmax(1)
+
+
+def may_move(
+    found: Posterior, own: Tensor, unseen: Tensor, labels: Labels, config: EvidenceConfig
+) -> Tensor:
+    """Rows (n,) whose label the classifier contradicts too, or where the case is strong.
+
+    A classifier that has memorized a label does not contradict it. But with few rows the
+    out-of-fold heads know little, and contradict clean labels as well as wrong ones, except where
+    they are confident. So the more labels they contradict even there, the weaker a case may be. For
+    a class that they hardly ever predict they are no evidence at all.
+
+    Args:
+        found: What is believed once the observed labels are known.
+        own: Probabilities of the classifier (n, c).
+        unseen: Out-of-fold predictions (n, c).
+        labels: The labels of the rows.
+        config: When a case is strong.
+    """
+    observed = labels.observed
+    confidence, predicted = unseen.max(1)  # (n,), (n,)
+    known = labels.labeled.nonzero()[:, 0]
+    order = confidence[known].argsort(descending=True, stable=True)
+    surest = known[order[: max(1, round(config.confident_fraction * len(known)))]]
+    contradicted = float((predicted != observed)[surest].double().mean()) if len(surest) else 0.0
+    strong = found.probabilities.max(1).values >= 1 - config.leniency * contradicted
+    classified = own.argmax(1)  # (n,)
+    unseen_count, own_count = (
+        some.bincount(minlength=unseen.shape[1]) for some in (predicted, classified)
+    )
+    familiar = unseen_count >= config.familiar_ratio * own_count  # (c,)
+    return (classified != observed) | strong & familiar[observed.clamp(min=0)]
 
 
 def _log(p: Tensor) -> Tensor:

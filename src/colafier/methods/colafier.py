@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from colafier.core import losses
 from colafier.core.config import RUN_DEFAULTS, choose, with_choices
@@ -196,7 +197,8 @@ class CoLafier(Method):
         """Make the soft labels, and believe the likeliest class of each row.
 
         They are the posterior of the noise model, given the predictions of LID-gen, the out-of-fold
-        predictions and the observed labels.
+        predictions and the observed labels. Where the case against an observed label is weak, it
+        stays as it is: otherwise LID-gen would learn to contradict clean labels.
 
         Args:
             train: The training rows, which are vectors.
@@ -205,10 +207,14 @@ class CoLafier(Method):
         labels = Labels(train.observed, train.original, train.trusted)
         unseen = train.out_of_fold()  # (n, c)
         assert unseen is not None  # the rows are vectors
-        weight = EvidenceConfig.out_of_fold_weight
-        found = posterior(out_of_fold.pooled(p, unseen, labels, weight), labels)
-        self.targets.values.copy_(found.probabilities)
-        self.labels.values.copy_(found.probabilities.argmax(1))
+        config = EvidenceConfig()
+        found = posterior(out_of_fold.pooled(p, unseen, labels, config.out_of_fold_weight), labels)
+        differs = found.probabilities.argmax(1) != train.observed  # (n,)
+        weak = differs & labels.doubtful & ~out_of_fold.may_move(found, p, unseen, labels, config)
+        soft = found.probabilities.clone()  # (n, c)
+        soft[weak] = one_hot(train.observed[weak], soft.shape[1]).to(soft)
+        self.targets.values.copy_(soft)
+        self.labels.values.copy_(soft.argmax(1))
         self.has_posterior.fill_(True)
         return found
 
