@@ -85,7 +85,7 @@ def test_config_is_what_was_asked_for(run: Path) -> None:
     assert (asked["limit"], asked["net"], asked["flip"]) == (120, "linear", False)
     assert asked["hyper"]["warmup"] == 1
     (record,) = lines(run / "record.json")
-    settled = {"init": "torch", "input_statistics": "fitted"}  # asked for: auto
+    settled = {"init": "torch", "input_statistics": "fitted", "lr_floor": 0.02}  # left open
     assert record["config"] == config["train"] == asked | settled
     (noise,) = lines(run / "noise.json")
     assert record["noise"] == noise

@@ -67,7 +67,7 @@ def test_clean_labels_stay(tmp_path: Path) -> None:
 def test_the_other_rows_profit_from_decisions(tmp_path: Path) -> None:
     """Most labels of one class are wrong, which nobody can see; a few decisions show it."""
     x, truth = clouds(240)
-    observed = np.where((np.random.default_rng(0).random(240) < 0.6) & (truth == 2), 1, truth)
+    observed = np.where((np.random.default_rng(0).random(240) < 0.8) & (truth == 2), 1, truth)
     np.savez(tmp_path / "clouds.npz", features=x, labels=observed)
     out = tmp_path / "out"
     quickly(tmp_path / "clouds.npz", out, method="colafier", epochs=12)
