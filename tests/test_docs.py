@@ -321,7 +321,7 @@ def _written(value: object) -> str:
 def test_constants_of_the_holdout_check_are_those_of_the_code() -> None:
     text = (DOCS / "how-it-works.md").read_text()
     table = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|", text, re.MULTILINE))
-    assert list(table) == ["SHARED_ERRORS", "MIN_DEVIATIONS", "IN_A_ROW"]
+    assert list(table) == ["SHARED_ERRORS", "MIN_DEVIATIONS", "IN_A_ROW", "LAST_LOOK"]
     assert {name: str(getattr(holdout_check, name)) for name in table} == table
 
 

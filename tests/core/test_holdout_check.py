@@ -220,6 +220,19 @@ def test_without_the_check_labels_may_always_move() -> None:
     check = NoHoldoutCheck()
     check.look(*BAD)
     assert check.passed
+    assert check.ended
+
+
+def test_a_check_that_ends_without_evidence_holds_no_rows_out_and_keeps_the_labels() -> None:
+    check, loaded = HoldoutCheck(), HoldoutCheck()
+    check.look(*BAD)
+    assert not check.ended
+    check.end()
+    loaded.load_state_dict(check.state_dict())
+    for some in (check, loaded):
+        assert some.ended
+        assert not some.passed
+        assert some.share(1000) == 0
 
 
 @pytest.mark.parametrize(("n", "held"), [(100, 20), (1000, 200), (2000, 300), (10_000, 500)])

@@ -140,7 +140,8 @@ def test_the_check_looks_at_both_subnets_on_held_out_rows_from_the_end_of_warm_u
     list(method.passes(0, train))
     assert method.guards.check.figures()["rows"] == 0
     list(method.passes(1, train))
-    gen, dis = (train.predict(net, held).argmax(1) for net in (method.gen, method.dis))
+    averaged = method.guards.average.deploy(method.gen)
+    gen, dis = (train.predict(net, held).argmax(1) for net in (averaged, method.dis))
     expected = asdict(weigh(gen, dis, train.observed[held]))
     assert method.guards.check.figures() == pytest.approx(expected | {"passed": 0})
     purified = method.purify(train, train.predict(method.deployed()))

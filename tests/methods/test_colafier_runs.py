@@ -97,15 +97,21 @@ def test_held_out_rows_join_the_training_when_the_check_has_passed() -> None:
     assert method.guards.check.figures()["passed"] == 1
 
 
-def test_no_label_moves_while_every_look_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_label_moves_while_every_look_is_bad_but_all_rows_are_trained_on_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(holdout_check, "MIN_DEVIATIONS", 1e9)
     train = rows("images")
+    held = set(_holdout.held_out(train, holdout_check.HoldoutCheck()).tolist())
     method = run(train)
     assert torch.equal(method.labels.values, train.observed)
     purified = method.purify(train, train.predict(method.deployed()))
     assert torch.equal(purified.labels, train.observed)
     assert purified.diagnostics["passed"] == 0
-    assert all(len(trained) < ROWS for trained in method._rows.values())
+    for epoch in range(EPOCHS):
+        ended = epoch >= holdout_check.LAST_LOOK * EPOCHS
+        assert method._rows[epoch] == set(range(ROWS)) - (set() if ended else held), epoch
+    assert ended
 
 
 def expected_posterior(train: TrainingSet, p: Tensor) -> tuple[Tensor, Tensor]:

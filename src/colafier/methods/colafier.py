@@ -15,6 +15,7 @@ from torch.nn.functional import one_hot
 
 from colafier.core import losses
 from colafier.core.config import RUN_DEFAULTS, choose, with_choices
+from colafier.core.holdout_check import LAST_LOOK
 from colafier.core.safeguards import Safeguards, no_streak
 from colafier.core.step import RowExchange, Step, colafier_step, observed_scores
 from colafier.core.subnets import LidDis, LidGen
@@ -97,7 +98,7 @@ class CoLafier(Method):
     def reset_beliefs(self, train: TrainSet) -> None:
         """Believe the observed labels again; moved labels would only be confirmed by these nets.
 
-        The holdout check stays as it is: once it has passed, its rows have been trained on.
+        The holdout check stays as it is: once it has ended, its rows have been trained on.
         """
         self.labels = RowTable(train.observed, trusted=train.trusted)
         self.streak = RowTable(no_streak(train.observed))
@@ -120,6 +121,8 @@ class CoLafier(Method):
                 self._take_posterior(train, train.predict(self.deployed()))
             yield Pass(optimizers=("gen",))
             return
+        if epoch >= LAST_LOOK * self.epochs:
+            self.guards.check.end()
         yield Pass(_holdout.trained_on(train, self.guards.check))
         if epoch + 1 >= self.config.warmup_epochs(self.epochs):
             self._survey(train)
@@ -234,12 +237,13 @@ class CoLafier(Method):
     def _survey(self, train: TrainSet) -> None:
         """Predict rows for the safeguards: how far rare classes are lifted, whether labels move."""
         floor, check = self.guards.floor, self.guards.check
+        averaged = self.guards.average.deploy(self.gen)  # without the lift of rare classes
         if floor.surveys:
-            p = train.predict(self.guards.average.deploy(self.gen))  # (n, c) without the lift
+            p = train.predict(averaged)  # (n, c)
             floor.fit(p[train.labeled].clamp(min=1e-12).log().to(floor.bias.device))
-        if not check.passed:
+        if not check.ended:
             held, observed = _holdout.evidence(train, check)  # (m,), (m,)
-            gen, dis = (train.predict(net, held).argmax(1) for net in (self.gen, self.dis))
+            gen, dis = (train.predict(net, held).argmax(1) for net in (averaged, self.dis))
             check.look(gen, dis, observed)
 
     def _exchange(self) -> RowExchange:
