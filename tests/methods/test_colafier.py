@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from colafier.core import holdout_check
 from colafier.core.holdout_check import IN_A_ROW, weigh
 from colafier.core.safeguards import no_streak
 from colafier.core.subnets import LidGen
@@ -133,31 +132,6 @@ def test_held_out_rows_are_trained_on_once_the_check_has_passed() -> None:
     (part,) = method.passes(5, train)
     assert part.rows is not None
     assert torch.equal(part.rows, torch.arange(train.n))
-
-
-@pytest.mark.parametrize("decided", [False, True])
-def test_held_out_rows_join_with_the_class_that_both_subnets_predict(
-    decided: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    method, train, _ = ready("images", class_prior_floor=0.0)
-    held = _holdout.held_out(train, method.guards.check)
-
-    def predict(net: nn.Module, _: Tensor) -> Tensor:
-        """LID-gen predicts class 1 for all of them, LID-dis only for every other one."""
-        other = 2 if net is method.dis else 1
-        return torch.eye(CLASSES)[[1 if place % 2 else other for place in range(len(held))]]
-
-    monkeypatch.setattr(train, "predict", predict)
-    monkeypatch.setattr(holdout_check, "MIN_DEVIATIONS", -1e9)
-    method.labels = RowTable(train.observed, trusted=torch.full((ROWS,), decided))
-    method.guards.check.in_a_row.fill_(IN_A_ROW - 1)
-    list(method.passes(1, train))
-    expected = train.observed.clone()
-    if not decided:
-        expected[held[1::2]] = 1
-        assert not torch.equal(expected, train.observed)
-    assert method.guards.check.passed
-    assert torch.equal(method.labels.values, expected)
 
 
 def test_the_check_looks_at_both_subnets_on_held_out_rows_from_the_end_of_warm_up() -> None:

@@ -245,9 +245,6 @@ class CoLafier(Method):
             held, observed = _holdout.evidence(train, check)  # (m,), (m,)
             gen, dis = (train.predict(net, held).argmax(1) for net in (averaged, self.dis))
             check.look(gen, dis, observed)
-            if check.passed:  # they join the training, with the labels that both subnets give them
-                agree, device = gen == dis, self.labels.values.device
-                self.labels.commit(held[agree].to(device), gen[agree].to(device))
 
     def _exchange(self) -> RowExchange:
         return RowExchange(self.all_gather, self.local_slice)
