@@ -134,6 +134,26 @@ def test_held_out_rows_are_trained_on_once_the_check_has_passed() -> None:
     assert torch.equal(part.rows, torch.arange(train.n))
 
 
+def test_the_averaged_net_has_batch_norm_of_plain_rows() -> None:
+    method, train, batch = ready("images")
+    averaged = method.guards.average.deploy(method.gen)
+    norm = next(part for part in averaged.modules() if isinstance(part, nn.BatchNorm2d))
+    first = next(part for part in averaged.modules() if isinstance(part, nn.Conv2d))
+    method.loss(batch)  # moves the statistics of LID-gen
+    method.guards.average.follow(method.gen, 1.0)
+    list(method.passes(1, train))
+    plain = first(train.normalize(train.x.float() / 255))
+    assert torch.allclose(norm.running_mean, plain.mean((0, 2, 3)), atol=1e-5)
+
+
+def test_without_an_average_lid_gen_keeps_its_statistics() -> None:
+    method, train, _ = ready("images", average=0.0)
+    before = {name: value.clone() for name, value in method.gen.named_buffers()}
+    list(method.passes(1, train))
+    assert before
+    assert all(torch.equal(value, before[name]) for name, value in method.gen.named_buffers())
+
+
 def test_the_check_looks_at_both_subnets_on_held_out_rows_from_the_end_of_warm_up() -> None:
     method, train, _ = ready("images")  # two epochs of warm-up
     held = _holdout.held_out(train, method.guards.check)

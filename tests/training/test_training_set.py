@@ -182,6 +182,30 @@ def test_predict_leaves_no_trace() -> None:
     assert rows.predict(net, some[:0]).shape == (0, 3)
 
 
+@pytest.mark.parametrize(("n", "used"), [(21, 21), (513, 512)])  # a single row has no variance
+def test_batch_norm_gets_the_statistics_of_plain_rows(n: int, used: int) -> None:
+    rows = images(n)
+    net = nn.Sequential(nn.BatchNorm2d(3, affine=False), nn.Flatten(), nn.Linear(192, 3)).eval()
+    weights = net[2].weight.clone()
+    rows.update_batch_norm(net)
+    plain = rows.normalize(rows.x[:used].float() / 255)
+    norm = net[0]
+    assert torch.allclose(norm.running_mean, plain.mean((0, 2, 3)), atol=1e-5)
+    assert torch.allclose(norm.running_var, plain.var((0, 2, 3)), rtol=1e-3)
+    assert norm.momentum == 0.1
+    assert not any(part.training for part in net.modules())
+    assert torch.equal(net[2].weight, weights)
+
+
+def test_a_net_without_batch_norm_is_left_alone() -> None:
+    labels = Labels(torch.arange(9) % 3)
+    vectors = TrainingSet(torch.randn(9, 4), labels, 3, view_names=("weak",))
+    net = nn.Linear(4, 3)
+    before = net.weight.clone()
+    vectors.update_batch_norm(net)
+    assert torch.equal(net.weight, before)
+
+
 def test_out_of_fold_predictions_are_for_vectors_and_made_once() -> None:
     assert images().out_of_fold() is None
     x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))

@@ -124,6 +124,9 @@ class NoAverage(nn.Module):
 class StepAverage(NoAverage):
     """A moving average of LID-gen over its steps is deployed.
 
+    Averaged weights need statistics of BatchNorm of their own, and those of a step are of mixed and
+    strongly augmented rows; the caller takes them from plain rows.
+
     Args:
         gen: LID-gen.
         epochs: Length of the average, in epochs.

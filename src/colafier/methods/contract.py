@@ -118,6 +118,9 @@ class TrainSet(Protocol):
             rows: Row numbers, for the probabilities of these rows only.
         """
 
+    def update_batch_norm(self, module: nn.Module) -> None:
+        """Give BatchNorm in a classifier the statistics of rows without augmentation."""
+
     def out_of_fold(self) -> Tensor | None:
         """P(class | row) by small heads that never saw the row's own label (n, c).
 

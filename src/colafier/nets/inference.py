@@ -44,10 +44,22 @@ def predict(
         chunk: Rows in one forward pass.
     """
     rows = torch.arange(len(x)) if rows is None else rows.cpu()  # (m,)
-    device = next((p.device for p in module.parameters()), torch.device("cpu"))
     with evaluating(module):
         parts = [
-            module(normalize(as_float(x[some].to(device)))).float().softmax(1).cpu()
-            for some in torch.split(rows, chunk)
+            module(batch).float().softmax(1).cpu()
+            for batch in batches(module, x, normalize, rows, chunk)
         ]
     return torch.cat(parts)
+
+
+def batches(
+    module: nn.Module,
+    x: Tensor,
+    normalize: Callable[[Tensor], Tensor],
+    rows: Tensor,
+    chunk: int = CHUNK,
+) -> Iterator[Tensor]:
+    """Normalized rows in chunks, on the device of a module; arguments as in `predict`."""
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    for some in torch.split(rows, chunk):
+        yield normalize(as_float(x[some].to(device)))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import update_bn
 
 from colafier import _seeds
 from colafier.evidence.config import EvidenceConfig
@@ -15,6 +16,7 @@ from colafier.nets import inference
 from colafier.nets.normalize import Normalize
 from colafier.training.views import Draws, View, make_views, render
 
+BATCH_NORM_ROWS = 10_000  # are enough for mean and variance of each channel
 MIN = 2  # rows per process in a short last batch; with fewer it is joined to the one before it
 
 
@@ -165,6 +167,17 @@ class TrainingSet:
             if self._distributed is None
             else self._distributed.all_gather(p.to(self.device)).cpu()
         )
+
+    def update_batch_norm(self, module: nn.Module) -> None:
+        """Give BatchNorm in a classifier the statistics of rows without augmentation.
+
+        All processes use the same rows, at most `BATCH_NORM_ROWS` of them.
+        """
+        rows = torch.arange(0, self.n, 1 + (self.n - 1) // BATCH_NORM_ROWS)  # (m,)
+        if len(rows) % inference.CHUNK == 1:
+            rows = rows[:-1]  # a single row has no variance
+        if len(rows):
+            update_bn(inference.batches(module, self.x, self.normalize, rows), module)
 
     def out_of_fold(self) -> Tensor | None:
         """P(class | row) by small heads that never saw the row's own label (n, c); made once.
