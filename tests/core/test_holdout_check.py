@@ -137,13 +137,9 @@ def test_much_better_predictions_beat_the_labels_in_nearly_every_draw(observed: 
 
 
 @pytest.mark.parametrize("observed", [0.4, 0.6, 0.8, 1.0])
-@pytest.mark.parametrize(("worse", "at_most"), [(0.1, 5), (0.2, 0)])
-def test_worse_predictions_hardly_ever_beat_the_labels(
-    observed: float, worse: float, at_most: int
-) -> None:
-    """In one look; the check needs several in a row."""
-    draws = [weigh(*held_out_rows(observed - worse, observed, seed=seed)) for seed in range(100)]
-    assert sum(evidence.deviations >= MIN_DEVIATIONS for evidence in draws) <= at_most
+def test_worse_predictions_hardly_ever_beat_the_labels(observed: float) -> None:
+    draws = [weigh(*held_out_rows(observed - 0.1, observed, seed=seed)) for seed in range(100)]
+    assert sum(evidence.deviations >= MIN_DEVIATIONS for evidence in draws) <= 2
 
 
 def test_subnets_that_err_independently_look_worse_than_they_are() -> None:

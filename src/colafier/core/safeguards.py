@@ -4,6 +4,7 @@ The null version is the paper's method, so neither the step nor the method asks 
 Safeguards work on plain tensors; what they need to remember of each row is kept by the caller.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -116,6 +117,9 @@ class NoAverage(nn.Module):
     def follow(self, gen: LidGen, progress: float) -> None:
         """Take in LID-gen after a step, so many epochs into the run."""
 
+    def refresh(self, update_batch_norm: Callable[[nn.Module], None]) -> None:
+        """Prepare what is deployed after an epoch, with the caller's update of BatchNorm."""
+
     def deploy(self, gen: LidGen) -> LidGen:
         """What is deployed of LID-gen."""
         return gen
@@ -124,8 +128,8 @@ class NoAverage(nn.Module):
 class StepAverage(NoAverage):
     """A moving average of LID-gen over its steps is deployed.
 
-    Averaged weights need statistics of BatchNorm of their own, and those of a step are of mixed and
-    strongly augmented rows; the caller takes them from plain rows.
+    Averaged weights need BatchNorm statistics of their own. Those of the steps are of mixed and
+    strongly augmented rows, which a deployed net does not see, so they are taken from plain rows.
 
     Args:
         gen: LID-gen.
@@ -141,6 +145,10 @@ class StepAverage(NoAverage):
         """Take in LID-gen after a step, so many epochs into the run."""
         epoch_steps = int(self.averaged.steps) / max(progress, 1e-9)  # mean of the run so far
         self.averaged.follow(gen, 1 - 1 / max(self.epochs * epoch_steps, 1))
+
+    def refresh(self, update_batch_norm: Callable[[nn.Module], None]) -> None:
+        """Give the average BatchNorm statistics of plain rows."""
+        update_batch_norm(self.averaged.net)
 
     def deploy(self, gen: LidGen) -> LidGen:  # noqa: ARG002
         """The average."""

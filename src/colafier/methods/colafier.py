@@ -237,9 +237,8 @@ class CoLafier(Method):
     def _survey(self, train: TrainSet) -> None:
         """Predict rows for the safeguards: how far rare classes are lifted, whether labels move."""
         floor, check = self.guards.floor, self.guards.check
+        self.guards.average.refresh(train.update_batch_norm)
         averaged = self.guards.average.deploy(self.gen)  # without the lift of rare classes
-        if averaged is not self.gen:
-            train.update_batch_norm(averaged)
         if floor.surveys:
             p = train.predict(averaged)  # (n, c)
             floor.fit(p[train.labeled].clamp(min=1e-12).log().to(floor.bias.device))
