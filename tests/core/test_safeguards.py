@@ -42,6 +42,15 @@ def test_no_class_vanishes_from_the_predictions() -> None:
     assert floor.bias[[0, 2]].max() == 0
 
 
+def test_a_class_with_too_many_labels_need_not_be_predicted_more_often_than_others() -> None:
+    """Half of the labels are the second class; a third of the rows is an equal part."""
+    observed = torch.cat([OBSERVED, torch.ones(100, dtype=torch.long)])
+    floor, logits = ClassPriorFloor(observed, 3, 0.7), seldom_the_second()
+    floor.fit(logits)
+    assert int(((logits + floor.bias).argmax(1) == 1).sum()) == pytest.approx(70, abs=3)
+    assert floor.floor[0] == pytest.approx(0.7 / 4)
+
+
 def test_the_bias_depends_on_the_last_logits_only() -> None:
     floor, again = ClassPriorFloor(OBSERVED, 3, 0.7), ClassPriorFloor(OBSERVED, 3, 0.7)
     floor.fit(seldom_the_second().flip(1).roll(1, 1))

@@ -43,6 +43,8 @@ class ClassPriorFloor(NoClassPriorFloor):
     Labels that follow predictions that follow labels can lose a whole class; this was seen on
     Fashion-MNIST, where no row was called a shirt any more. A bias lifts the logits of a class just
     as far as it needs to be predicted often enough. It is part of the deployed classifier.
+    A class that others are mistaken for has too many labels, so none has to be predicted more often
+    than at that share of an equal part of the rows.
 
     Args:
         observed: Observed labels of the rows that have one (n,).
@@ -56,7 +58,8 @@ class ClassPriorFloor(NoClassPriorFloor):
     def __init__(self, observed: Tensor, num_classes: int, share: float) -> None:
         super().__init__(num_classes)
         counts = torch.bincount(observed, minlength=num_classes).float()  # (c,)
-        self.register_buffer("floor", share * counts / counts.sum())
+        frequency = counts / counts.sum()  # (c,)
+        self.register_buffer("floor", share * frequency.clamp(max=1 / num_classes))
 
     def fit(self, logits: Tensor) -> None:
         """Find the bias (c,) from the logits of all rows, without a bias (n, c)."""

@@ -243,6 +243,7 @@ class CoLafier(Method):
             p = train.predict(averaged)  # (n, c)
             floor.fit(p[train.labeled].clamp(min=1e-12).log().to(floor.bias.device))
         if not check.ended:
+            train.update_batch_norm(self.dis)
             held, observed = _holdout.evidence(train, check)  # (m,), (m,)
             gen, dis = (train.predict(net, held).argmax(1) for net in (averaged, self.dis))
             check.look(gen, dis, observed)
