@@ -64,6 +64,19 @@ def test_warmups_prints_a_table(
     ]
 
 
+def test_class_prior_floor_prints_a_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--cases", "rare, symmetric:0.4", "--shares", "0.7", "--seeds", "1", "--epochs", "1"]
+    monkeypatch.setattr("sys.argv", ["class_prior_floor.py", *words])
+    runpy.run_path(str(BENCHMARKS / "class_prior_floor.py"), run_name="__main__")
+    line, _, _, row = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
+    assert 0.6 < found["labels_right_before"] < 0.7  # the noise is that of all rows
+    labels, test = found["labels_right_after"], found["test_accuracy"]
+    assert row == f"| rare, symmetric:0.4 | {labels:.3f} ({test:.3f}) |"
+
+
 def test_holdout_check_prints_its_tables(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

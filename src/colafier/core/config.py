@@ -105,9 +105,9 @@ AUTHORS = CoLafierConfig(
 # `neighbors` and the values of the last block were chosen when the method was first built, on
 # digits with 40 % instance noise and on FM-mini, seed 1: both are columns of the benchmark. The
 # exceptions are `holdout` (docs/results/holdout-check.md), `posterior_share` (features of 10,000
-# CIFAR-10 images, CIFAR-10N random2 and injected noise, seed 11) and `class_prior_floor` (digits with
-# 75 % symmetric, 42 % pair and 58 % instance noise, and with rare classes, seeds 11 and 12). The rest
-# is the authors'.
+# CIFAR-10 images, CIFAR-10N random2 and injected noise, seed 11) and `class_prior_floor` (digits
+# with 75 % symmetric and 42 % pair noise, balanced and with rare classes, seeds 11 and 12). The
+# rest is the authors'.
 ADAPTIVE = CoLafierConfig(
     neighbors=0,
     joined_views=False,
