@@ -1,5 +1,6 @@
 """No label moves before held-out rows show, several times, that predictions beat the labels."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from math import sqrt
 
@@ -13,13 +14,15 @@ from colafier.core.holdout_check import (
     MIN_DEVIATIONS,
     SHARED_ERRORS,
     SMALLEST,
+    SUREST,
     HoldoutCheck,
     NoHoldoutCheck,
+    sureness,
     weigh,
 )
 
 NUM_CLASSES = 10
-Rows = tuple[Tensor, Tensor, Tensor]  # predictions of LID-gen and of LID-dis, observed labels
+Rows = tuple[Tensor, Tensor, Tensor, Tensor]  # LID-gen, LID-dis, how sure both are, observed
 
 
 def held_out_rows(
@@ -32,6 +35,7 @@ def held_out_rows(
     """Predictions and labels that are right in so many rows; errors are random other classes.
 
     Where LID-gen is right, so is LID-dis; where it is wrong, LID-dis shares some of its errors.
+    Both are surer where they are right.
     """
     g = torch.Generator().manual_seed(seed)
     truth = torch.randint(NUM_CLASSES, (rows,), generator=g)
@@ -48,38 +52,39 @@ def held_out_rows(
     gen = torch.where(right, truth, (truth + error) % NUM_CLASSES)
     dis = torch.where(right | chance(shared), gen, (truth + another) % NUM_CLASSES)
     observed = torch.where(chance(observed_right), truth, (truth + off()) % NUM_CLASSES)
-    return gen, dis, observed
+    sure = 0.3 + 0.3 * right + 0.4 * torch.rand(rows, generator=g)
+    return gen, dis, sure, observed
 
 
-def slow_weigh(gen: list[int], dis: list[int], observed: list[int]) -> tuple[float, float, float]:
+def slow_weigh(
+    gen: list[int], dis: list[int], sure: list[float], observed: list[int]
+) -> tuple[float, float, float]:
     """Shares of right labels a and of right predictions b, and (b - a) in deviations, row by row.
 
-    The variance is that of sample means by the delta method, with the derivatives of b - a by
-    small differences.
+    The variance is that of a weighted sum of the rows: how b - a changes if a row weighs more.
     """
     rows = len(observed)
     agree = [float(g == d) for g, d in zip(gen, dis, strict=True)]
-    met = [((g == y) + (d == y)) / 2 for g, d, y in zip(gen, dis, observed, strict=True)]
+    met = [float(g == label) for g, label in zip(gen, observed, strict=True)]
+    surest = sorted(range(rows), key=lambda row: -sure[row])[: round(SUREST * rows)]
 
-    def shares(agreed: float, meets: float) -> tuple[float, float]:
-        b = max((agreed - SHARED_ERRORS) / (1 - SHARED_ERRORS), SMALLEST)
-        return meets / b, b
+    def shares(weight: list[float]) -> tuple[float, float]:
+        def mean(values: list[float], chosen: Iterable[int]) -> float:
+            chosen = list(chosen)
+            return sum(weight[i] * values[i] for i in chosen) / sum(weight[i] for i in chosen)
 
-    means = sum(agree) / rows, sum(met) / rows
-    a, b = shares(*means)
+        def right(chosen: Iterable[int]) -> float:
+            return max((mean(agree, chosen) - SHARED_ERRORS) / (1 - SHARED_ERRORS), SMALLEST)
 
-    def difference(agreed: float, meets: float) -> float:
-        a, b = shares(agreed, meets)
-        return b - a
+        return mean(met, surest) / right(surest), right(range(rows))
 
-    step = 1e-6
-    by_agreed = (difference(means[0] + step, means[1]) - difference(*means)) / step
-    by_met = (difference(means[0], means[1] + step) - difference(*means)) / step
-    variance = 0.0
-    for one, other in zip(agree, met, strict=True):
-        effect = by_agreed * (one - means[0]) + by_met * (other - means[1])
-        variance += effect**2 / (rows - 1)
-    return a, b, (b - a) / sqrt(variance / rows)
+    a, b = shares([1.0] * rows)
+    variance, step = 0.0, 1e-6
+    for row in range(rows):
+        heavier = [1 + step * (row == i) for i in range(rows)]
+        other_a, other_b = shares(heavier)
+        variance += ((other_b - other_a - (b - a)) / step) ** 2
+    return a, b, (b - a) / sqrt(variance)
 
 
 @pytest.mark.parametrize(("predicted", "observed"), [(0.9, 0.6), (0.6, 0.6), (0.5, 0.8)])
@@ -93,22 +98,33 @@ def test_the_evidence_equals_a_loop_over_the_rows(predicted: float, observed: fl
 
 
 def test_hand_worked_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten rows: the subnets agree in eight; LID-gen meets six labels, LID-dis four."""
-    monkeypatch.setattr(holdout_check, "SHARED_ERRORS", 0.2)
-    observed = torch.zeros(10, dtype=torch.long)
-    gen = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 0, 0])
-    dis = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 1, 2])
-    evidence = weigh(gen, dis, observed)
-    assert evidence.rows == 10
-    assert evidence.agreement == pytest.approx(0.5)  # of 20 predictions, 10 meet a label
-    assert evidence.predicted_right == pytest.approx(0.75)  # (.8 - .2) / .8
-    assert evidence.observed_right == pytest.approx(2 / 3)  # .5 / .75
-    # Effects of a row on b - a: agreeing 1.25 (1 + (2/3) / .75) = 85/36, a met label 1/.75 = 4/3.
-    # Four rows have 85/36 - 4/3 = 37/36, four have 85/36, two (half met) have -2/3 = -24/36.
-    effects = [37 / 36] * 4 + [85 / 36] * 4 + [-24 / 36] * 2
-    mean = sum(effects) / 10
-    deviation = sqrt(sum((effect - mean) ** 2 for effect in effects) / 9 / 10)
-    assert evidence.deviations == pytest.approx((0.75 - 2 / 3) / deviation)
+    """Nine rows, the surest first: the subnets agree in eight; of the surest, two are met."""
+    monkeypatch.setattr(holdout_check, "SHARED_ERRORS", 0.4)
+    monkeypatch.setattr(holdout_check, "SUREST", 1 / 3)
+    sure = torch.linspace(0.95, 0.5, 9)
+    gen = torch.tensor([0, 0, 1, 1, 1, 1, 0, 0, 0])
+    dis = torch.tensor([0, 0, 1, 1, 1, 1, 0, 0, 2])
+    observed = torch.zeros(9, dtype=torch.long)
+    evidence = weigh(gen, dis, sure, observed)
+    assert evidence.rows == 9
+    assert evidence.agreement == pytest.approx(9 / 18)  # LID-gen meets five labels, LID-dis four
+    assert evidence.predicted_right == pytest.approx((8 / 9 - 0.4) / 0.6)
+    assert evidence.observed_right == pytest.approx(2 / 3)
+    agrees, differs = (1 - 8 / 9) / 0.6 / 9, (0 - 8 / 9) / 0.6 / 9
+    effects = [agrees - 1 / 9] * 2 + [agrees + 2 / 9] + [agrees] * 5 + [differs]
+    deviation = sqrt(sum(effect**2 for effect in effects))
+    assert evidence.deviations == pytest.approx(((8 / 9 - 0.4) / 0.6 - 2 / 3) / deviation)
+
+
+def test_only_the_order_of_confidence_counts() -> None:
+    gen, dis, sure, observed = held_out_rows(0.8, 0.6)
+    assert weigh(gen, dis, sure**9, observed) == weigh(gen, dis, sure, observed)
+
+
+def test_both_subnets_must_be_sure() -> None:
+    gen = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
+    dis = torch.tensor([[0.1, 0.9], [0.5, 0.5], [0.1, 0.9]])
+    assert sureness(gen, dis).tolist() == pytest.approx([0.09, 0.3, 0.72])
 
 
 def test_the_deviation_is_that_of_many_draws() -> None:
@@ -126,8 +142,7 @@ def test_shares_of_right_predictions_and_labels_are_found(
 ) -> None:
     evidence = weigh(*held_out_rows(predicted, observed, rows=20_000))
     assert evidence.predicted_right == pytest.approx(predicted, abs=0.02)
-    # some wrong predictions meet a wrong label: a is rather too high, never too low
-    assert observed - 0.02 < evidence.observed_right < observed + 0.15
+    assert evidence.observed_right == pytest.approx(observed, abs=0.02)
 
 
 @pytest.mark.parametrize("observed", [0.5, 0.6, 0.8])
@@ -136,14 +151,17 @@ def test_much_better_predictions_beat_the_labels_in_nearly_every_draw(observed: 
     assert sum(evidence.deviations >= MIN_DEVIATIONS for evidence in draws) >= 95
 
 
-@pytest.mark.parametrize("observed", [0.4, 0.6, 0.8, 1.0])
-def test_worse_predictions_hardly_ever_beat_the_labels(observed: float) -> None:
+@pytest.mark.parametrize(
+    ("observed", "at_most"), [(0.4, 8), (0.5, 2), (0.6, 2), (0.8, 2), (1.0, 0)]
+)
+def test_worse_predictions_hardly_ever_beat_the_labels(observed: float, at_most: int) -> None:
+    """In one look. If less than a third of the predictions is right, so are not all surest ones."""
     draws = [weigh(*held_out_rows(observed - 0.1, observed, seed=seed)) for seed in range(100)]
-    assert sum(evidence.deviations >= MIN_DEVIATIONS for evidence in draws) <= 2
+    assert sum(evidence.deviations >= MIN_DEVIATIONS for evidence in draws) <= at_most
 
 
 def test_subnets_that_err_independently_look_worse_than_they_are() -> None:
-    """Each is also right where the other is wrong. Both errors are on the safe side."""
+    """Each is also right where the other is wrong, which is the safe side."""
     g = torch.Generator().manual_seed(0)
     truth = torch.arange(20_000) % NUM_CLASSES
 
@@ -152,34 +170,50 @@ def test_subnets_that_err_independently_look_worse_than_they_are() -> None:
         right = torch.rand(truth.shape, generator=g) < share
         return torch.where(right, truth, (truth + off) % NUM_CLASSES)
 
-    evidence = weigh(right_in(0.8), right_in(0.8), right_in(0.6))
-    assert evidence.predicted_right < 0.75
-    assert evidence.observed_right > 0.65
+    evidence = weigh(right_in(0.8), right_in(0.8), torch.zeros(truth.shape), right_in(0.6))
+    assert evidence.predicted_right < 0.6
 
 
-def test_one_class_for_all_rows_is_not_taken_for_a_good_prediction() -> None:
-    """Two collapsed subnets agree everywhere, but meet the labels of one class only."""
+def test_labels_that_are_better_where_predictions_are_sure_look_better_than_they_are() -> None:
+    """So do those of easy images. This, too, is the safe side."""
+    gen, dis, sure, truth = held_out_rows(0.8, 1.0, rows=20_000)
+    lucky = torch.rand(20_000, generator=torch.Generator().manual_seed(1)) < 0.5
+    observed = torch.where((sure > 0.7) | lucky, truth, (truth + 1) % NUM_CLASSES)
+    right = float((observed == truth).float().mean())
+    assert weigh(gen, dis, sure, observed).observed_right > right + 0.1
+
+
+def test_subnets_that_disagree_are_no_evidence() -> None:
     observed = torch.arange(300) % NUM_CLASSES
-    evidence = weigh(torch.zeros_like(observed), torch.ones_like(observed), observed)
+    nothing, one = torch.zeros_like(observed), torch.ones_like(observed)
+    evidence = weigh(nothing, one, torch.zeros(300), observed)
     assert evidence.predicted_right == SMALLEST
-    assert evidence.deviations < 0
+    assert evidence.deviations < MIN_DEVIATIONS
 
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_no_rows_are_no_evidence(rows: int) -> None:
     nothing = torch.zeros(rows, dtype=torch.long)
-    evidence = weigh(nothing, nothing, nothing)
+    evidence = weigh(nothing, nothing, torch.zeros(rows), nothing)
     assert (evidence.rows, evidence.deviations) == (rows, 0.0)
 
 
 def test_perfect_agreement_is_finite() -> None:
     observed = torch.arange(50) % NUM_CLASSES
-    evidence = weigh(observed, observed, observed)
+    evidence = weigh(observed, observed, torch.ones(50), observed)
     assert (evidence.predicted_right, evidence.observed_right) == pytest.approx((1.0, 1.0))
     assert evidence.deviations == pytest.approx(0.0, abs=1e-6)
 
 
-GOOD, BAD = held_out_rows(0.95, 0.5), held_out_rows(0.5, 0.9)
+def probabilities(predicted_right: float, observed_right: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Those of LID-gen and of LID-dis (m, c), and observed labels (m,)."""
+    gen, dis, sure, observed = held_out_rows(predicted_right, observed_right)
+    flat = torch.full((len(gen), NUM_CLASSES), 0.01)
+    with_sureness = (flat.scatter(1, c[:, None], sure[:, None]) for c in (gen, dis))
+    return (*with_sureness, observed)
+
+
+GOOD, BAD = probabilities(0.95, 0.5), probabilities(0.5, 0.9)
 
 
 def test_labels_may_move_after_good_evidence_in_a_row() -> None:
@@ -212,7 +246,9 @@ def test_the_figures_are_those_of_the_last_look() -> None:
     assert check.figures()["rows"] == 0
     check.look(*BAD)
     check.look(*GOOD)
-    assert check.figures() == asdict(weigh(*GOOD)) | {"passed": int(check.passed)}
+    gen, dis, observed = GOOD
+    expected = weigh(gen.argmax(1), dis.argmax(1), sureness(gen, dis), observed)
+    assert check.figures() == asdict(expected) | {"passed": int(check.passed)}
     assert NoHoldoutCheck().figures() == {}
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from colafier.core.holdout_check import IN_A_ROW, weigh
+from colafier.core.holdout_check import IN_A_ROW, sureness, weigh
 from colafier.core.safeguards import no_streak
 from colafier.core.subnets import LidGen
 from colafier.evidence.labels import Labels
@@ -161,8 +161,9 @@ def test_the_check_looks_at_both_subnets_on_held_out_rows_from_the_end_of_warm_u
     assert method.guards.check.figures()["rows"] == 0
     list(method.passes(1, train))
     averaged = method.guards.average.deploy(method.gen)
-    gen, dis = (train.predict(net, held).argmax(1) for net in (averaged, method.dis))
-    expected = asdict(weigh(gen, dis, train.observed[held]))
+    gen, dis = (train.predict(net, held) for net in (averaged, method.dis))
+    seen = (gen.argmax(1), dis.argmax(1), sureness(gen, dis), train.observed[held])
+    expected = asdict(weigh(*seen))
     assert method.guards.check.figures() == pytest.approx(expected | {"passed": 0})
     purified = method.purify(train, train.predict(method.deployed()))
     assert torch.equal(purified.labels, train.observed)

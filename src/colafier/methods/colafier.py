@@ -245,7 +245,7 @@ class CoLafier(Method):
         if not check.ended:
             train.update_batch_norm(self.dis)
             held, observed = _holdout.evidence(train, check)  # (m,), (m,)
-            gen, dis = (train.predict(net, held).argmax(1) for net in (averaged, self.dis))
+            gen, dis = (train.predict(net, held) for net in (averaged, self.dis))
             check.look(gen, dis, observed)
 
     def _exchange(self) -> RowExchange:
