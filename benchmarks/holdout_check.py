@@ -9,8 +9,8 @@ are scaled so that a wanted share of the predictions is right. Wrong labels are 
 (`look-alike`). For comparison, a person who knows the true classes of the same rows makes a paired
 test of predictions against labels.
 
-The subnets' confidence is not simulated: the check takes only the classes they predict, so over-
-and underconfidence cannot change its result.
+Of the subnets' confidence only the order counts, so over- and underconfidence cannot change the
+result of the check.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from colafier.core import holdout_check
-from colafier.core.holdout_check import weigh
+from colafier.core.holdout_check import sureness, weigh
 
 CLASSES = 10
 GAPS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.2, 0.3, 0.4)  # b - a
@@ -37,12 +37,12 @@ NOISES = ("symmetric", "pair", "look-alike")
 CORRELATIONS = (0.3, 0.5, 0.7)
 SIZES = (100, 300, 1000)
 USUAL_SIZE, USUAL_CORRELATION = 300, 0.5
-SHARED_ERRORS = (0.0, 0.1, 0.2, 0.3)
-MIN_DEVIATIONS = (0.0, 0.5, 1.0, 1.5, 2.0)
+SHARED_ERRORS = (0.2, 0.3, 0.4, 0.5)
+MIN_DEVIATIONS = (0.0, 0.5, 0.75, 1.0, 1.5)
 ALLOWED = 0.02  # share of cases without better predictions that may pass
 RECORDED = Path(__file__).parents[1] / "docs/results/holdout-check.json"
 
-Rows = tuple[Tensor, Tensor, Tensor, Tensor]  # gen, dis, observed, truth; (sims, rows) each
+Rows = tuple[Tensor, ...]  # gen, dis, how sure both are, observed, truth; (sims, rows) each
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def margin(predicted_right: float) -> float:
 
 
 def draw(case: Case, sims: int, generator: torch.Generator) -> Rows:
-    """Predictions of both subnets, observed labels and true classes of a case, `sims` times."""
+    """Predictions with their sureness, observed labels and true classes of a case, many times."""
     shape = (sims, case.rows)
     truth = torch.randint(CLASSES, shape, generator=generator)  # (s, m)
     at_truth = torch.nn.functional.one_hot(truth, CLASSES)  # (s, m, c)
@@ -99,10 +99,11 @@ def draw(case: Case, sims: int, generator: torch.Generator) -> Rows:
         return sqrt(correlation) * shared + sqrt(1 - correlation) * own
 
     shared = torch.randn(*shape, CLASSES, generator=generator)  # (s, m, c)
-    gen, dis = (
-        (mixed(shared, case.correlation) + at_truth * margins[..., None]).argmax(2)
+    p, q = (
+        (mixed(shared, case.correlation) + at_truth * margins[..., None]).softmax(2)
         for _ in range(2)
     )
+    sure = sureness(p.flatten(0, 1), q.flatten(0, 1)).view(shape)  # (s, m)
     if case.noise == "look-alike":
         other = (mixed(shared, 0.5) - 100 * at_truth).argmax(2)  # (s, m)
     elif case.noise == "pair":
@@ -110,19 +111,19 @@ def draw(case: Case, sims: int, generator: torch.Generator) -> Rows:
     else:
         other = (truth + torch.randint(1, CLASSES, shape, generator=generator)) % CLASSES
     wrong = torch.rand(shape, generator=generator) >= case.observed_right  # (s, m)
-    classes = (gen, dis, torch.where(wrong, other, truth), truth)
+    classes = (p.argmax(2), q.argmax(2), torch.where(wrong, other, truth), truth)
     gen, dis, observed, truth = (some.to(torch.uint8) for some in classes)  # many are kept
-    return gen, dis, observed, truth
+    return gen, dis, sure, observed, truth
 
 
 def checked(rows: Rows) -> list[float]:
     """The deviations that the holdout check finds, once for each simulation."""
-    return [weigh(*some).deviations for some in zip(*rows[:3], strict=True)]
+    return [weigh(*some).deviations for some in zip(*rows[:4], strict=True)]
 
 
 def informed(rows: Rows) -> list[float]:
     """The deviations that a person finds who knows the truth: a paired test."""
-    gen, dis, observed, truth = rows
+    gen, dis, _, observed, truth = rows
     right = ((gen == truth).double() + (dis == truth).double()) / 2  # (s, m)
     better = right - (observed == truth).double()  # (s, m)
     deviation = (better.std(1) / sqrt(better.shape[1])).clamp(min=1 / better.shape[1])  # (s,)
@@ -254,24 +255,27 @@ def recorded() -> str:
     """The check on held-out rows of real runs, with each value of SHARED_ERRORS."""
     names = " | ".join(f"z, {shared}" for shared in SHARED_ERRORS)
     lines = [
-        f"| run | look | rows | labels right | LID-gen, LID-dis right | agree | {names} |",
-        "|---" * (6 + len(SHARED_ERRORS)) + "|",
+        "| run | look | rows | labels right | so the check | LID-gen, LID-dis right | "
+        f"agree | {names} |",
+        "|---" * (7 + len(SHARED_ERRORS)) + "|",
     ]
     for look in json.loads(RECORDED.read_text(encoding="utf-8")):
-        gen, dis, observed, truth = (
+        gen, dis, surest, observed, truth = (
             torch.tensor([int(digit) for digit in look[name]])
-            for name in ("gen", "dis", "observed", "truth")
+            for name in ("gen", "dis", "surest", "observed", "truth")
         )
         shares = [
             float((one == other).double().mean())
             for one, other in ((observed, truth), (gen, truth), (dis, truth), (gen, dis))
         ]
+        a = weigh(gen, dis, surest.double(), observed).observed_right
         cells = []
         for shared in SHARED_ERRORS:
             with mock.patch.object(holdout_check, "SHARED_ERRORS", shared):
-                cells.append(f"{weigh(gen, dis, observed).deviations:.1f}")
+                found = weigh(gen, dis, surest.double(), observed)
+            cells.append(f"{found.deviations:.1f}")
         lines.append(
-            f"| {look['run']} | {look['look']} | {len(truth)} | {shares[0]:.2f} | "
+            f"| {look['run']} | {look['look']} | {len(truth)} | {shares[0]:.2f} | {a:.2f} | "
             f"{shares[1]:.2f}, {shares[2]:.2f} | {shares[3]:.2f} | {' | '.join(cells)} |"
         )
     return "\n".join(lines)

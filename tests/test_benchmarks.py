@@ -101,7 +101,7 @@ def test_simulated_rows_are_as_accurate_as_asked() -> None:
     generator = torch.Generator().manual_seed(3)
     for noise in script["NOISES"]:
         case = script["Case"](1000, 0.6, 0.2, noise, 0.5)
-        gen, dis, observed, truth = script["draw"](case, 10, generator)
+        gen, dis, _, observed, truth = script["draw"](case, 10, generator)
         for classes, right in ((gen, 0.8), (dis, 0.8), (observed, 0.6)):
             assert float((classes == truth).double().mean()) == pytest.approx(right, abs=0.02)
 
