@@ -1,6 +1,6 @@
 """The power of the holdout check, simulated: how often it passes, and how often it should.
 
-    python benchmarks/holdout_check.py                # about 75 seconds of one core
+    python benchmarks/holdout_check.py                # a few minutes of one core
 
 Prints Markdown tables. Rows have a margin of their own (log-normal). The logits of each subnet are
 that margin at the true class, plus Gaussian noise that the two subnets share in part. The margins

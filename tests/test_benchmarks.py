@@ -91,7 +91,7 @@ def test_holdout_check_prints_its_tables(
     assert shares[0] == 0  # predictions 30 points worse than the labels
     assert shares[-1] > 0.5  # 40 points better
     assert float(known.strip("| ").split(" | ")[1]) > 0.7
-    assert sum(line.startswith("| CIFAR-10N worst") for line in lines) == 8
+    assert sum(line.startswith("| CIFAR-10N worst") for line in lines) == 12
     assert lines[-1].startswith("One look at 300 rows")
     assert before == holdout_check.SHARED_ERRORS
 
