@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import sqrt
 from pathlib import Path
+from statistics import fmean
 from unittest import mock
 
 import torch
@@ -251,13 +252,19 @@ def informed_by_labels(usual: dict[Case, Rows]) -> str:
     return "\n".join(lines)
 
 
+def shared_errors(gen: Tensor, dis: Tensor, truth: Tensor) -> float:
+    """Of the rows where LID-gen is wrong, the share where LID-dis predicts the same class."""
+    wrong = gen != truth
+    return float((gen == dis)[wrong].double().mean())
+
+
 def recorded() -> str:
     """The check on held-out rows of real runs, with each value of SHARED_ERRORS."""
     names = " | ".join(f"z, {shared}" for shared in SHARED_ERRORS)
     lines = [
         "| run | look | rows | labels right | so the check | LID-gen, LID-dis right | "
-        f"agree | {names} |",
-        "|---" * (7 + len(SHARED_ERRORS)) + "|",
+        f"agree | errors shared | {names} |",
+        "|---" * (8 + len(SHARED_ERRORS)) + "|",
     ]
     for look in json.loads(RECORDED.read_text(encoding="utf-8")):
         gen, dis, surest, observed, truth = (
@@ -276,7 +283,8 @@ def recorded() -> str:
             cells.append(f"{found.deviations:.1f}")
         lines.append(
             f"| {look['run']} | {look['look']} | {len(truth)} | {shares[0]:.2f} | {a:.2f} | "
-            f"{shares[1]:.2f}, {shares[2]:.2f} | {shares[3]:.2f} | {' | '.join(cells)} |"
+            f"{shares[1]:.2f}, {shares[2]:.2f} | {shares[3]:.2f} | "
+            f"{shared_errors(gen, dis, truth):.2f} | {' | '.join(cells)} |"
         )
     return "\n".join(lines)
 
@@ -306,6 +314,15 @@ def main() -> None:
         ("Deviations on held-out rows of real runs", recorded()),
     ):
         sys.stdout.write(f"### {title}\n\n{table}\n\n")
+    for correlation in CORRELATIONS:
+        of_cases = [
+            shared_errors(gen, dis, truth)
+            for case, (gen, dis, _, _, truth) in usual.items()
+            if case.correlation == correlation
+        ]
+        sys.stdout.write(
+            f"With correlation {correlation} subnets share {fmean(of_cases):.0%} of their errors.\n"
+        )
     sys.stdout.write(
         f"One look at {USUAL_SIZE} rows, correlation {USUAL_CORRELATION}: "
         f"{share(own, least, better) or 0.0:.1%} pass where predictions are at least 10 points "

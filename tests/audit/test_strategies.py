@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 
 from colafier.audit.config import AuditConfig
 from colafier.audit.pipeline import AuditResult, Trained, audit
-from colafier.audit.strategies import END_TO_END, FEATURES, mode_of
+from colafier.audit.strategies import END_TO_END, FEATURES, MIN_STEPS, STRATEGIES, mode_of
 from colafier.evidence.labels import Labels
 from colafier.methods.contract import Purified
 from colafier.nets.normalize import Normalize
@@ -91,6 +91,14 @@ def test_vectors_are_features_and_images_are_trained_end_to_end() -> None:
 
 
 # features: labels that the classifier agrees with
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 100, 1_000])
+def test_small_data_sets_get_epochs_for_enough_steps_and_not_many_more(n: int) -> None:
+    """Two rows once got 6,400 epochs of one step each."""
+    found = STRATEGIES[FEATURES].train_defaults((3,), n)
+    steps = found["epochs"] * -(-n // found["batch_size"])
+    assert MIN_STEPS <= steps <= 1.2 * MIN_STEPS
 
 
 @pytest.mark.parametrize("wrong", [0.1, 0.3])

@@ -106,7 +106,7 @@ class EndToEndEvidence:
 def _features_defaults(row_shape: tuple[int, ...], n: int) -> dict[str, Any]:  # noqa: ARG001
     """A small perceptron and a few epochs."""
     batch = max(16, min(MAX_BATCH, n // 20))
-    epochs = max(EPOCHS, ceil(MIN_STEPS * batch / max(n, 1)))
+    epochs = max(EPOCHS, ceil(MIN_STEPS * batch / max(n, batch)))  # an epoch has a step at least
     return {"net": "mlp", "batch_size": batch, "epochs": epochs}
 
 

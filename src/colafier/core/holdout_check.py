@@ -136,9 +136,13 @@ def weigh(gen: Tensor, dis: Tensor, sure: Tensor, observed: Tensor) -> Evidence:
 
     A share b of the predictions is right. In these rows both subnets agree, and in the others they
     agree on a wrong class in `SHARED_ERRORS` of them. So they agree in b + (1 - b) SHARED_ERRORS of
-    all rows, which gives b. Of the rows where they are surest, nearly all predictions are right; a,
-    the share of right labels, is how often these meet the label, divided by b of these rows. Labels
-    are often better in such rows than elsewhere; then a comes out too high, which keeps labels.
+    all rows, which gives b. Subnets that predict few classes agree by chance, too; if that is more,
+    it takes the place of `SHARED_ERRORS`.
+
+    Of the rows where they are surest, nearly all predictions are right; a, the share of right
+    labels, is how often these meet the label, divided by b of these rows. Labels are often better
+    in such rows than elsewhere; then a comes out too high, which keeps labels. If fewer predictions
+    are right than there are such rows, these rows tell nothing, and a is taken to be 1.
 
     Args:
         gen: Classes that LID-gen predicts (m,).
@@ -151,19 +155,28 @@ def weigh(gen: Tensor, dis: Tensor, sure: Tensor, observed: Tensor) -> Evidence:
         return Evidence(rows)
     agree, met = (gen == dis).double(), (gen == observed).double()  # (m,), (m,)
     surest = sure.topk(max(round(SUREST * rows), 1)).indices  # (k,)
-    b, b_surest = _right_share(agree), _right_share(agree[surest])
-    a = float(met[surest].mean()) / b_surest
+    shared = max(SHARED_ERRORS, _chance_agreement(gen, dis))
+    rest = max(1 - shared, 1 / rows)
+    b, b_surest = (
+        max((float(some.mean()) - shared) / rest, SMALLEST) for some in (agree, agree[surest])
+    )
+    a = float(met[surest].mean()) / b_surest if b > SUREST else 1.0
     # how much each row adds to b - a to first order, for the deviation of the estimate
-    effect = _centered(agree) / (1 - SHARED_ERRORS)  # (m,)
-    effect[surest] -= _centered(met[surest] - a * agree[surest] / (1 - SHARED_ERRORS)) / b_surest
+    effect = _centered(agree) / rest  # (m,)
+    effect[surest] -= _centered(met[surest] - a * agree[surest] / rest) / b_surest
     deviation = max(sqrt(float(effect.square().sum())), 1 / rows)
     meets = (met + (dis == observed).double()).mean() / 2
     return Evidence(rows, float(meets), min(a, 1.0), b, (b - a) / deviation)
 
 
-def _right_share(agree: Tensor) -> float:
-    """The share of right predictions, from whether the subnets agree in each row (m,)."""
-    return max((float(agree.mean()) - SHARED_ERRORS) / (1 - SHARED_ERRORS), SMALLEST)
+def _chance_agreement(gen: Tensor, dis: Tensor) -> float:
+    """In which share of the rows predictions would agree that have nothing to do with each other.
+
+    This is the chance agreement of Cohen's kappa.
+    """
+    classes = 1 + int(torch.maximum(gen, dis).max())
+    counts = (torch.bincount(some, minlength=classes).double() for some in (gen, dis))
+    return float(torch.dot(*counts)) / len(gen) ** 2
 
 
 def _centered(values: Tensor) -> Tensor:
