@@ -115,15 +115,16 @@ class _Seen:
 def _with_best_temperature(seen: _Seen, config: EvidenceConfig) -> _Seen:
     """Sharpen the probabilities with the temperature that makes the observed labels most likely.
 
-    A classifier that was trained on noisy labels is often not confident enough.
+    A classifier that was trained on noisy labels is often not confident enough. Each temperature
+    has its own best feature weight: without one, flat probabilities are likelier than they should
+    be, because a wrong label that a row resembles is explained by them alone.
     """
     rows = seen.rows
     rows = rows[:: max(1, len(rows) // ROWS_FOR_TEMPERATURE)]
     best, highest = config.inverse_temperatures[0], -inf
-    start = _start(seen.p.shape[1], seen.p)
     for inverse_temperature in config.inverse_temperatures:
         some = replace(seen, p=_tempered(seen.p, inverse_temperature))
-        model = _learned(some, rows, config.feature_weights[0], start)
+        model = _likeliest(some, rows, config)
         if not model.likelihood > highest:  # past the maximum
             break
         best, highest = inverse_temperature, model.likelihood

@@ -110,7 +110,8 @@ def may_move(
     A classifier that has memorized a label does not contradict it. But with few rows the
     out-of-fold heads know little, and contradict clean labels as well as wrong ones, except where
     they are confident. So the more labels they contradict even there, the weaker a case may be. For
-    a class that they hardly ever predict they are no evidence at all.
+    a class that they hardly ever predict they are no evidence at all, and of a class with a handful
+    of rows nobody knows enough to take a row away from it.
 
     Args:
         found: What is believed once the observed labels are known.
@@ -131,7 +132,9 @@ def may_move(
         some.bincount(minlength=unseen.shape[1]) for some in (predicted, classified)
     )
     familiar = unseen_count >= config.familiar_ratio * own_count  # (c,)
-    return (classified != observed) | strong & familiar[observed.clamp(min=0)]
+    large = observed[known].bincount(minlength=len(familiar)) >= config.min_class_rows  # (c,)
+    label = observed.clamp(min=0)  # (n,)
+    return large[label] & ((classified != observed) | strong & familiar[label])
 
 
 def _log(p: Tensor) -> Tensor:
