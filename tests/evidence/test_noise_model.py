@@ -159,6 +159,24 @@ def test_probabilities_are_tempered() -> None:
     assert torch.allclose(found.plausible, torch.tensor(expected), atol=1e-6)
 
 
+def test_of_all_temperatures_and_feature_weights_the_likeliest_pair_is_taken() -> None:
+    """A classifier that is too unsure and has memorized some labels, with 70 % symmetric noise."""
+    p, truth = calibrated(2000, c=10, sharp=2.5)
+    uniform = torch.full((10, 10), 0.7 / 9).fill_diagonal_(0.3)
+    observed = noisy(truth, uniform)
+    memorized = torch.nn.functional.one_hot(observed, 10)
+    p = (0.6 * p.log() + 0.5 * memorized).softmax(1)
+    found = posterior(p, Labels(observed)).model
+    config = EvidenceConfig()
+    for inverse_temperature in config.inverse_temperatures:
+        for weight in config.feature_weights:
+            single = EvidenceConfig(
+                inverse_temperatures=(inverse_temperature,), feature_weights=(weight,)
+            )
+            other = posterior(p, Labels(observed), single).model
+            assert found.likelihood >= other.likelihood - 1e-4, (inverse_temperature, weight)
+
+
 def test_nothing_to_doubt() -> None:
     p, truth = calibrated(30)
     found = posterior(p, Labels(truth, trusted=torch.ones(30, dtype=torch.bool)), CALIBRATED)
