@@ -149,7 +149,7 @@ def test_heads_that_never_predict_a_class_cannot_take_its_labels_away(of_feature
 
 @pytest.mark.parametrize("rows", [4, 5])
 def test_no_label_leaves_a_class_of_a_handful_of_rows(rows: int, of_features: Any) -> None:
-    truth, observed, unseen = crowd(0.0)
+    truth, observed, _ = crowd(0.0)
     rare = (observed == 0).nonzero()[:, 0][:rows]
     observed[observed == 0] = 1
     observed[rare] = 0
