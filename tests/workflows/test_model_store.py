@@ -190,10 +190,10 @@ def test_a_model_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
 
 
 def test_files_of_the_caller(tmp_path: Path) -> None:
-    model = replace(trained("ce", "vector"), input={"kind": "table", "file": "table.skops"})
-    with pytest.raises(FileNotFoundError, match=r"no table\.skops"):
+    model = replace(trained("ce", "vector"), input={"kind": "table", "file": "table.json"})
+    with pytest.raises(FileNotFoundError, match=r"no table\.json"):
         save(model, tmp_path / "model")
-    files = {"table.skops": lambda path: path.write_text("columns")}
+    files = {"table.json": lambda path: path.write_text("columns")}
     save(model, tmp_path / "model", "# My card", files)
     assert (tmp_path / "model" / load(tmp_path / "model").input["file"]).read_text() == "columns"
     assert (tmp_path / "model" / "README.md").read_text() == "# My card"

@@ -106,7 +106,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_table_is_whole(table: Run) -> None:
     observed = pd.read_csv(table.source, dtype=str, keep_default_na=False)["label"].replace("?", "")
     check_whole(table, observed.tolist(), ["purified.csv"])
-    assert names(table.out / "model") == MODEL | {"table.skops"}
+    assert names(table.out / "model") == MODEL | {"table.json"}
     config = json.loads((table.out / "config.json").read_text())
     assert (config["train"]["method"], config["train"]["epochs"]) == ("colafier", 2)
     metrics = (table.out / "metrics.jsonl").read_text().splitlines()

@@ -13,7 +13,7 @@ from colafier import embed
 from colafier.ingest.content import keyed
 from colafier.ingest.dataset import Dataset
 
-TABLE = "table.skops"
+TABLE = "table.json"
 BRIGHTNESS = (0.299, 0.587, 0.114)  # of red, green and blue
 PIXELS = "pixels.npy"
 SIZE = 32  # side of images in mode end-to-end
