@@ -73,19 +73,19 @@ def decode_all(
     if not len(items):
         raise ValueError("there are no images to decode")
     problems: dict[int, str] = {}
+    header = {"descr": "|u1", "fortran_order": False, "shape": (len(items), 3, size, size)}
     with (
         atomic_file(path) as partial_path,
+        partial_path.open("wb") as file,  # a full disk is an error here; a mapped file would crash
         progress_bar("decoding", len(items), progress) as advance,
     ):
-        shape = (len(items), 3, size, size)
-        images = np.lib.format.open_memmap(partial_path, mode="w+", dtype=np.uint8, shape=shape)
+        np.lib.format.write_array_header_1_0(file, header)
         for start in range(0, len(items), CHUNK):
             chunk = items[start : start + CHUNK]
-            images[start : start + CHUNK], reasons = decode_many(chunk, size)
+            images, reasons = decode_many(chunk, size)
+            file.write(images.tobytes())
             problems |= {start + place: reason for place, reason in reasons.items()}
             advance(len(chunk))
-        images.flush()
-        del images  # some systems do not move a file that is mapped
     return np.lib.format.open_memmap(path, mode="c"), problems  # torch warns of read-only memory
 
 
