@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -53,8 +53,8 @@ class Checkpoint:
                 "engine": engine.state_dict(),
                 "random": _random_states(),
             }
-            with atomic_file(self.path) as partial:
-                torch.save(state, partial)
+            with atomic_file(self.path) as partial, partial.open("wb") as file:
+                _write(state, file)
         self.processes.wait()
 
     def load(
@@ -103,6 +103,16 @@ def epochs_done(path: Path) -> int:
 def epochs_planned(path: Path) -> int:
     """How many epochs the run of a checkpoint has in all."""
     return int(_read(path)["run"]["epochs"])
+
+
+def _write(state: dict[str, Any], file: IO[bytes]) -> None:
+    """Save the state; torch hides the error of a full disk behind one about its own format."""
+    try:
+        torch.save(state, file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
 
 
 def _read(path: Path) -> dict[str, Any]:
