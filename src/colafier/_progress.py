@@ -1,18 +1,16 @@
-"""Progress bars for a terminal: one for training, one for all that is counted in one pass."""
+"""Progress bars for a terminal: one for training, one for all that is counted in one pass.
+
+rich is imported at first use: its import draws from Python's random generator.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
 Figures = dict[str, float | None]
 
@@ -28,8 +26,10 @@ class EpochBar:
     """
 
     def __init__(
-        self, epochs: int, done: int = 0, shown: bool = True, console: Console | None = None
+        self, epochs: int, done: int = 0, shown: bool = True, console: "Console | None" = None
     ) -> None:
+        from rich.progress import TextColumn
+
         self.epochs = epochs
         figures = TextColumn("{task.percentage:>3.0f}%  {task.fields[figures]}")
         self._progress = _progress(figures, shown, console)
@@ -74,7 +74,7 @@ class EpochBar:
 
 @contextmanager
 def progress_bar(
-    what: str, total: int, shown: bool = True, console: Console | None = None
+    what: str, total: int, shown: bool = True, console: "Console | None" = None
 ) -> Iterator[Callable[[int], None]]:
     """A function to call with how many rows, or other things, were just done.
 
@@ -84,13 +84,18 @@ def progress_bar(
         shown: False, or no terminal, shows nothing.
         console: Where to draw; stderr by default, which leaves stdout to results.
     """
+    from rich.progress import MofNCompleteColumn
+
     with _progress(MofNCompleteColumn(), shown and total > 0, console) as progress:
         task = progress.add_task(what, total=total)
         yield lambda count: progress.advance(task, count)
 
 
-def _progress(column: ProgressColumn, shown: bool, console: Console | None) -> Progress:
+def _progress(column: "ProgressColumn", shown: bool, console: "Console | None") -> "Progress":
     """A description, a bar, one more column, and the time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     console = Console(stderr=True) if console is None else console
     return Progress(
         TextColumn("{task.description}"),

@@ -6,12 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from colafier._surroundings import own_surroundings
 from colafier.audit.config import AuditConfig
 from colafier.audit.label_table import table
 from colafier.audit.pipeline import AuditResult, configure, train_and_audit
@@ -101,6 +101,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.random_state = random_state
         self.verbose = verbose
 
+    @own_surroundings()
     def fit(self, X: Any, y: Any, *, trusted: Any = None) -> Self:
         """Train the classifier and audit the labels.
 
@@ -117,8 +118,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             )
         check_consistent_length(X, y)
         labels = EncodedLabels.of(y, self.missing_label)
-        with torch.random.fork_rng(devices=[]):  # training seeds torch's default generator
-            result = self._audited(x, labels, trusted)
+        result = self._audited(x, labels, trusted)
         self._keep(labels, result, X.index if isinstance(X, pd.DataFrame) else None)
         return self
 

@@ -7,6 +7,7 @@ import torch
 from sklearn.utils import check_array, check_random_state
 from torch import Tensor
 
+from colafier._surroundings import own_surroundings
 from colafier.audit.policy import most_doubtful
 from colafier.evidence.labels import Labels
 from colafier.evidence.noise_model import posterior
@@ -21,6 +22,7 @@ EPSILON = 1e-12
 TOLERANCE = 0.01  # for the sum of a row: probabilities may have been rounded
 
 
+@own_surroundings()
 def find_label_issues(
     labels: Any,
     pred_probs: Any = None,

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from colafier._io import atomic_file, write_json
+from colafier._surroundings import own_surroundings
 from colafier.audit.label_table import COLUMNS
 from colafier.audit.policy import EXCLUDE
 from colafier.ingest.read import Dataset
@@ -137,6 +138,7 @@ def _apply(out: Path, files: Sequence[Path], reset: bool) -> Applied:
     return Applied(count, len(labels), int(changed), excluded)
 
 
+@own_surroundings()
 def continue_training(out: Path, *, progress: bool = True, say: Say = lambda _: None) -> Outcome:
     """Continue the training with the decided rows as trusted, and update the folder.
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from colafier import embed
 from colafier._io import write_json
+from colafier._surroundings import own_surroundings
 from colafier.audit.config import AuditConfig
 from colafier.audit.pipeline import AuditResult, audit, train_method
 from colafier.audit.trained import Trained
@@ -70,6 +71,7 @@ class Result:
         return inference.predict(self.classifier, x, self.normalize)
 
 
+@own_surroundings()
 def run(
     settings: Settings,
     source: Source | None = None,
@@ -154,6 +156,7 @@ def load(settings: Settings) -> Source:
     return _first_rows(loaders[settings.source](), settings.limit)
 
 
+@own_surroundings()
 def train(
     settings: Settings,
     task: Task,

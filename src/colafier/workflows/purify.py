@@ -10,6 +10,7 @@ from typing import Annotated, get_type_hints
 import pandas as pd
 
 from colafier import embed, methods
+from colafier._surroundings import own_surroundings
 from colafier._validation import Range, checked
 from colafier.audit.config import AuditConfig
 from colafier.audit.pipeline import configure, train_and_audit
@@ -62,6 +63,7 @@ class Options:
             raise ValueError(f"no mode {self.mode!r}; there are {' and '.join(MODES)}")
 
 
+@own_surroundings()
 def purify(
     options: Options,
     out: Path,
