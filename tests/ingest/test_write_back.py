@@ -62,6 +62,28 @@ def test_excluded_rows_and_rows_without_label_or_file_are_counted(folder, tmp_pa
     assert (done.rows, done.excluded, done.without_label, done.without_file) == (1, 1, 1, 1)
 
 
+def test_images_that_changed_since_they_were_read_are_left_out_and_counted(folder, tmp_path):
+    found = read(folder)
+    found.fingerprint()  # their content is known from now on
+    (folder / "cat" / "a.png").unlink()
+    (folder / "dog" / "a.png").write_bytes(png(9))
+    done = write_back(found, ["a", "a", "b", "b"], [True] * 4, tmp_path / "out", "folder", True)
+    assert sorted(tree(tmp_path / "out")) == ["a/sub/é.png", "b/b.png"]
+    assert (done.rows, done.changed, done.without_file) == (2, 2, 0)
+
+
+@pytest.mark.parametrize("changed", ["features", "labels"])
+def test_an_npz_file_that_changed_since_it_was_read_is_refused(tmp_path, changed):
+    arrays = {"features": np.eye(3, dtype=np.float32), "labels": np.array([0, 1, 0])}
+    np.savez(tmp_path / "set.npz", **arrays)
+    found = read(tmp_path / "set.npz")
+    found.fingerprint()
+    np.savez(tmp_path / "set.npz", **{**arrays, changed: arrays[changed][::-1] * 2})
+    with pytest.raises(write_tables.SourceChangedError, match="was changed since it was read"):
+        write_back(found, ["0", "1", "1"], [True] * 3, tmp_path / "out", "npz", True)
+    assert not (tmp_path / "out.npz").exists()
+
+
 def test_copies_where_links_are_refused(folder, tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.EXDEV, "another file system")

@@ -15,6 +15,7 @@ from own_data import CLASSES, digest, fruit, quickly, read_labels, write_images,
 from colafier import embed
 from colafier.audit.label_table import COLUMNS
 from colafier.workflows import model_store
+from colafier.workflows import purify as workflow
 from colafier.workflows.outputs import Outcome
 from colafier.workflows.purify import (
     Options,
@@ -251,3 +252,20 @@ def test_each_stage_is_announced(tmp_path: Path) -> None:
     purify(options, tmp_path / "out", progress=False, say=said.append)
     assert said[0].startswith("npz file, 60 vectors, 3 classes")
     assert said[1] == "60 rows as 4 numbers"
+
+
+def test_a_source_that_changes_during_the_run_is_not_written_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = write_npz(tmp_path / "clouds.npz")
+    train = workflow.train_and_audit
+
+    def meanwhile(*args: Any, **options: Any) -> Any:
+        write_npz(source, seed=1)
+        return train(*args, **options)
+
+    monkeypatch.setattr(workflow, "train_and_audit", meanwhile)
+    quickly(source, tmp_path / "out", write="npz")
+    assert len(read_labels(tmp_path / "out")) == 60
+    assert not (tmp_path / "out" / "purified.npz").exists()
+    assert "clouds.npz was changed since it was read" in caplog.text

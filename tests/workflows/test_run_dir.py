@@ -105,6 +105,15 @@ def test_run_that_was_stopped_before_training_can_be_resumed(
     assert (out / "summary.json").exists()
 
 
+def test_a_run_that_was_killed_before_it_had_a_config_can_be_started_anew(
+    source: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "config.json.partial").write_text('{"kind":')
+    quickly(source, tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*.partial"))
+
+
 def test_resume_from_another_place(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

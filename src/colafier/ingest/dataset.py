@@ -73,6 +73,14 @@ class Dataset:
         rows = zip(self.names, self.original, self._keys, strict=True)
         return content_digest(self.kind, (json.dumps(row) for row in rows))
 
+    def changed_files(self) -> set[int]:
+        """The rows whose file is gone, or does not hold any more what was read."""
+        return {
+            row
+            for row, (item, key) in enumerate(zip(self.items, self._keys, strict=True))
+            if key and isinstance(item, Path) and content_key(item) != key
+        }
+
     def duplicates(self) -> list[int]:
         """For each usable row the number of its group of exact duplicates, else -1."""
         keys = ["" if row in self.problems else key for row, key in enumerate(self._keys)]

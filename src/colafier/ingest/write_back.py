@@ -31,6 +31,7 @@ class Written:
     excluded: int = 0  # by `keep`
     without_label: int = 0  # left out, as a class folder needs one
     without_file: int = 0  # left out, as there is no image to write
+    changed: int = 0  # left out, as the image is gone or another one since the data set was read
     linked: int = 0
     copied: int = 0
     renamed: dict[str, str] = field(default_factory=dict)  # class -> its folder, if they differ
@@ -60,6 +61,9 @@ def write_back(
     rows = [row for row in range(len(dataset)) if keep[row]]
     done = Written(out, excluded=len(dataset) - len(rows))
     if form == "folder":
+        changed = dataset.changed_files()
+        done.changed = len(changed.intersection(rows))
+        rows = [row for row in rows if row not in changed]
         with atomic_folder(out) as partial:
             folder = OutputFolder(partial, link)
             write = _imagefolder if dataset.layout == "imagefolder" else _class_folders

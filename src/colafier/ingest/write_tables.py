@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from colafier.ingest import table_files
+from colafier.ingest.column_roles import ReadOptions
 from colafier.ingest.dataset import Dataset
-from colafier.ingest.npz_files import load_array
+from colafier.ingest.npz_files import load_array, read_npz
 
 ORIGINAL = "original_label"
 
@@ -106,10 +107,15 @@ def save_parquet(dataset: Dataset, frame: pd.DataFrame, path: Path) -> None:
     arrow.parquet.write_table(content.replace_schema_metadata(extra), path)
 
 
+class SourceChangedError(ValueError):
+    """A file that is needed to write a data set back is not the one that was read."""
+
+
 def save_npz(dataset: Dataset, labels: LabelTexts, rows: list[int], path: Path) -> None:
     """Write all arrays of an .npz source; of arrays with one entry per row only these rows."""
     if dataset.frame is None or dataset.label_column is None:
         raise ValueError(f"{dataset.source} was read without labels: there is none to replace")
+    _check_unchanged(dataset)
     with np.load(dataset.source, allow_pickle=False) as archive:
         arrays = {name: load_array(dataset.source, archive, name) for name in archive.files}
     old = arrays[dataset.label_column]
@@ -152,3 +158,13 @@ def _as_known(label: str, known: dict[str, Any]) -> Any:
         raise ValueError(
             f"label {label!r} does not fit the label column, which holds {kind.__name__} values"
         ) from None
+
+
+def _check_unchanged(dataset: Dataset) -> None:
+    """Refuse an .npz source whose rows or labels are not those that were read."""
+    assert dataset.frame is not None
+    named = ReadOptions(features=dataset.item_columns, label=dataset.label_column)
+    again = read_npz(dataset.source, named)
+    same = again.frame is not None and again.frame.equals(dataset.frame)
+    if not same or again.content_keys() != dataset.content_keys():
+        raise SourceChangedError(f"{dataset.source} was changed since it was read")

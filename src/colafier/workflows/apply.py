@@ -170,6 +170,7 @@ def _continue(out: Path, progress: bool, say: Say) -> Outcome:
     summary = _counted(adopted.summary, adopted.lines, decided)
     write_json(out / SUMMARY, summary)
     page.write(out)
+    work.rmdir()  # the last step: while the folder is there, the run is not finished
     return Outcome(adopted.lines, summary)
 
 
@@ -219,7 +220,7 @@ def _state(work: Path, decided: DecidedRows) -> str:
     """State of the folder of a continued run: none, started or done, or other decisions."""
     if not work.exists():
         return "none"
-    done = (work / SUMMARY).exists()
+    done = (work / SUMMARY).exists() or not any(work.iterdir())
     # if it was killed while the results were moved, config.json may have been moved already
     config = work.parent if done and not (work / CONFIG).exists() else work
     try:
@@ -247,7 +248,6 @@ def _adopt(work: Path, out: Path) -> None:
         if target.is_dir():
             shutil.rmtree(target)
         os.replace(path, target)
-    work.rmdir()
 
 
 def _read_table(path: Path) -> pd.DataFrame:

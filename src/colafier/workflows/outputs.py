@@ -15,7 +15,9 @@ from colafier.audit.label_table import table, with_unusable
 from colafier.audit.pipeline import AuditResult
 from colafier.audit.policy import EXCLUDE
 from colafier.embed import encode
+from colafier.ingest.dataset import Dataset
 from colafier.ingest.write_back import write_back
+from colafier.ingest.write_tables import SourceChangedError
 from colafier.report import evidence, page
 from colafier.report.snippets import of_dataset
 from colafier.review.decided import DecidedRows
@@ -71,7 +73,7 @@ class Outputs:
             run_dir.remove_data(out)
             keep = np.asarray(lines["action"] != EXCLUDE).tolist()
             labels = [None if pd.isna(label) else str(label) for label in lines["label"]]
-            write_back(self.data.dataset, labels, keep, out / DATA, self.form, link=True)
+            _write_back(self.data.dataset, labels, keep, out / DATA, self.form)
         snippets = of_dataset(self.data.dataset)
         top = evidence.doubtful(lines)
         evidence.write(out, evidence.gather(self._known(), top, snippets, truth=self.truth))
@@ -110,6 +112,22 @@ class Outputs:
             normalize=result.normalize,
             votes=result.votes,
             trajectory=result.trajectory,
+        )
+
+
+def _write_back(
+    dataset: Dataset, labels: Sequence[str | None], keep: Sequence[bool], path: Path, form: str
+) -> None:
+    """Write the purified data set; what changed under the run is left out, and said."""
+    try:
+        done = write_back(dataset, labels, keep, path, form, link=True)
+    except SourceChangedError as error:
+        log.warning("the purified data set is not written: %s", error)
+        return
+    if done.changed:
+        log.warning(
+            "%s has %d of %d rows: %d images are gone or were changed during the run",
+            *(done.path, done.rows, done.rows + done.changed, done.changed),
         )
 
 

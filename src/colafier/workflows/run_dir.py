@@ -95,7 +95,7 @@ def check(out: Path, *, resume: bool, overwrite: bool) -> None:
         if (out / SUMMARY).exists():
             raise FileExistsError(f"the run in {out} is finished: there is nothing to resume")
         return
-    if not out.exists() or not any(not path.name.startswith(LOCK) for path in out.iterdir()):
+    if not out.exists() or all(_of_a_start(path.name) for path in out.iterdir()):
         return
     if not overwrite:
         raise FileExistsError(
@@ -104,6 +104,11 @@ def check(out: Path, *, resume: bool, overwrite: bool) -> None:
         )
     if not is_run(out):
         raise FileExistsError(f"{out} is not the folder of a run, and is left alone")
+
+
+def _of_a_start(name: str) -> bool:
+    """Whether a run that was killed at its very start may have left this file."""
+    return name.startswith(LOCK) or name == f"{CONFIG}.partial"
 
 
 def check_resume(out: Path, config: RunConfig) -> None:
