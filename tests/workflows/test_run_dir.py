@@ -27,14 +27,15 @@ pytestmark = pytest.mark.usefixtures("quick")
 KILLED = """
 import os, signal, torch
 from colafier.cli.app import app
-save, paths = torch.save, []
+save, files = torch.save, []
 
-def half(state, path):
-    paths.append(path)
-    if len(paths) == 3:
-        path.write_bytes(b"half")
+def half(state, file):
+    files.append(file)
+    if len(files) == 3:
+        file.write(b"half")
+        file.flush()
         os.kill(os.getpid(), signal.SIGKILL)
-    save(state, path)
+    save(state, file)
 
 torch.save = half
 app()
