@@ -38,8 +38,8 @@ class EvidenceConfig:
     # ... but never out of a class that the out-of-fold heads predict less often than this share of
     # the classifier's predictions: of a rare class they know too little (one imbalanced set).
     familiar_ratio: Annotated[float, Range(0)] = 0.75
-    # No label moves out of a class with fewer rows than this. Iris with one row of each class, all
-    # labels right: in two of three draws two of the three labels moved.
+    # No label moves out of a class with fewer rows than this: heads that have seen none or hardly
+    # any of its rows predict other classes for all of them. Not tuned; one more than the folds.
     min_class_rows: Annotated[int, Range(1)] = 5
 
     # Candidates of the noise model, the likeliest wins. Larger feature weights explain even clean
