@@ -148,25 +148,26 @@ def restore(copy: Path, disk: Path) -> None:
     shutil.copytree(copy, disk, symlinks=True)
 
 
-def state(disk: Path, *, whole: bool) -> str:
-    """A digest of the disk, in which random names and the content of locks count for nothing.
+def state(disk: Path, *, begun: bool) -> str:
+    """A digest of the disk without random names and the content of locks and unfinished files.
 
     Args:
         disk: The folder.
-        whole: Whether the content of unfinished files counts.
+        begun: Whether it counts that an unfinished file is no longer empty.
     """
     digest = hashlib.sha256()
     for path in sorted(disk.rglob("*"), key=lambda p: RANDOM_NAME.sub("", str(p))):
         digest.update(RANDOM_NAME.sub("", str(path.relative_to(disk))).encode() + b"\0")
-        unread = "run.lock" in path.name or (".partial" in str(path) and not whole)
-        if path.is_file() and not unread:
+        if begun and ".partial" in path.name and path.is_file():
+            digest.update(bytes(path.stat().st_size > 0))
+        elif path.is_file() and "run.lock" not in path.name and ".partial" not in str(path):
             with contextlib.suppress(OSError):
                 digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 def result(disk: Path) -> dict[str, Any]:
-    """All files with their content, without what may differ from run to run, such as times."""
+    """All files with their content, without times and the commit, which may change between runs."""
     return {
         str(path.relative_to(disk)): _content(path)
         for path in sorted(disk.rglob("*"))
@@ -197,18 +198,18 @@ def _content(path: Path) -> Any:
     if path.suffix in (".json", ".jsonl"):
         lines = path.read_text(encoding="utf-8").splitlines()
         try:
-            return [_without_times(json.loads(line)) for line in lines]
+            return [_lasting(json.loads(line)) for line in lines]
         except ValueError:
-            return _without_times(json.loads(path.read_text(encoding="utf-8")))
+            return _lasting(json.loads(path.read_text(encoding="utf-8")))
     return path.read_bytes()
 
 
-def _without_times(value: Any) -> Any:
+def _lasting(value: Any) -> Any:
     if isinstance(value, dict):
-        times = ("seconds", "saved", "started", "finished", "at")
+        times = ("seconds", "saved", "started", "finished", "at", "commit")
         return {
-            key: _without_times(item)
+            key: _lasting(item)
             for key, item in value.items()
             if key not in times and not key.endswith("_seconds")
         }
-    return [_without_times(item) for item in value] if isinstance(value, list) else value
+    return [_lasting(item) for item in value] if isinstance(value, list) else value

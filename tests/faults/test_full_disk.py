@@ -58,11 +58,9 @@ def _unfinished(disk: Path) -> list[str]:
 
 
 def _moments(whole: Ended) -> Iterator[int]:
-    """Operations that need room; in a quick test the first on each file, and not all of them."""
-    found = []
-    before: tuple[str, str] | None = None
-    for number, (operation, path, _) in enumerate(whole.steps):
-        if operation in NEED_ROOM and (ALL or (operation != HALF and before != (operation, path))):
-            found.append(number)
-            before = operation, path
-    yield from found[:: 1 if ALL else -(-len(found) // MOMENTS)]
+    """The first operations of each kind on each file; in a quick test not all of them."""
+    found: dict[tuple[str, str, int], int] = {}
+    for number, step in enumerate(whole.steps):
+        if step[0] in NEED_ROOM and (ALL or step[0] != HALF):
+            found.setdefault(tuple(step), number)
+    yield from list(found.values())[:: 1 if ALL else -(-len(found) // MOMENTS)]

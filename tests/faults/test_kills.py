@@ -81,7 +81,7 @@ def _different(copies: Path, trains: bool) -> Iterator[int]:
     seen = set()
     found = []
     for number in sorted(int(path.name) for path in copies.iterdir()):
-        key = state(copies / str(number), whole=ALL)
+        key = state(copies / str(number), begun=ALL)
         if key not in seen:
             seen.add(key)
             found.append(number)
