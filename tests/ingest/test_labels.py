@@ -84,5 +84,5 @@ def test_two_classes_are_needed() -> None:
 
 def test_texts_are_no_classes() -> None:
     assert class_names(["a" * LONGEST, "b"]) == ["a" * LONGEST, "b"]
-    with pytest.raises(ValueError, match="a label has 1,001 characters.*name the column of the"):
+    with pytest.raises(ValueError, match=r"a label has 1,001 characters.*name the column of the"):
         class_names(["a" * (LONGEST + 1), "b"])
