@@ -58,6 +58,8 @@ def _go_on(scenes: Scenes, scene: Scene, what: str) -> tuple[int, int]:
     first = scene.words if scene.resume is None else scene.resume
     ended = scenes.server.run(first)
     if ended.code == 0:
+        for lock in scenes.out.glob("seed*/run.lock"):  # of finished runs, which were skipped
+            lock.unlink()
         return 0, _trained(ended)
     error = ended.error
     if any(words in error for words in scene.finished):
