@@ -196,11 +196,10 @@ def _content(path: Path) -> Any:
     if path.suffix in (".pt", ".onnx"):
         return path.stat().st_size > 0
     if path.suffix in (".json", ".jsonl"):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        try:
-            return [_lasting(json.loads(line)) for line in lines]
-        except ValueError:
-            return _lasting(json.loads(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+        for parts in ([text], text.splitlines()):
+            with contextlib.suppress(ValueError):
+                return [_lasting(json.loads(part)) for part in parts]
     return path.read_bytes()
 
 
