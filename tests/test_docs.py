@@ -299,6 +299,16 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
+def test_every_promise_has_a_test() -> None:
+    text = (DOCS / "safety.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(named) > 30
+    for path, name in named:
+        assert f"\ndef {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
+    promises = [row for row in text.splitlines() if row.startswith("| ") and "promise" not in row]
+    assert all("::test_" in row for row in promises)
+
+
 def test_table_of_variants_is_that_of_the_code() -> None:
     text = (DOCS / "variants.md").read_text()
     assert re.search(r"\| keyword \| `paper` \| `authors` \| `adaptive` \|", text)

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from own_data import write_images
 
+from colafier.embed.encode import encode
 from colafier.embed.images import Unreadable, decode, decode_all, decode_many
+from colafier.ingest.read import read
 
 Image = pytest.importorskip("PIL.Image", reason="pip install 'colafier[images]'")
 
@@ -253,3 +256,13 @@ def test_nothing_is_left_of_an_interrupted_decoding(tmp_path: Path, monkeypatch)
 def test_no_images_to_decode(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no images"):
         decode_all([], 8, tmp_path / "images.npy")
+
+
+def test_pixels_of_a_file_that_is_replaced_are_not_used(tmp_path: Path) -> None:
+    dataset = read(write_images(tmp_path / "images", each=3))
+    keys = dataset.content_keys()
+    dataset.items[1].write_bytes(dataset.items[5].read_bytes())
+    rows = encode(dataset, mode="end-to-end", size=8, work=tmp_path, progress=False)
+    assert list(rows.problems) == [1]
+    assert "was changed while the data set was read" in rows.problems[1]
+    assert dataset.content_keys() == keys

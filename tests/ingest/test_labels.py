@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from colafier.ingest.labels import (
+    LONGEST,
     EncodedLabels,
     check_class_numbers,
     check_two_classes,
@@ -79,3 +80,9 @@ def test_two_classes_are_needed() -> None:
     check_two_classes(["a", "b"], "they")
     with pytest.raises(ValueError, match=r"they are of one class \(a\): there is nothing to learn"):
         check_two_classes(["a"], "they")
+
+
+def test_texts_are_no_classes() -> None:
+    assert class_names(["a" * LONGEST, "b"]) == ["a" * LONGEST, "b"]
+    with pytest.raises(ValueError, match=r"a label has 1,001 characters.*name the column of the"):
+        class_names(["a" * (LONGEST + 1), "b"])

@@ -12,8 +12,11 @@ import pandas as pd
 import pytest
 from own_data import colafier, fruit, quickly, read_labels
 
+from colafier.ingest.labels import LONGEST
+
 pytestmark = pytest.mark.usefixtures("quick")
 
+SECONDS = 30  # a browser on a busy machine
 OWNED = "document.title='owned'"
 HOSTILE = (
     f"<img src=x onerror={OWNED}>",
@@ -371,6 +374,27 @@ def test_pictures_and_hostile_file_names(browser: Any, tmp_path: Path) -> None:
     _until(lambda: page.run(whole))
     assert "<svg onload" in page.text("#panel")
     assert len(pd.unique(read_labels(tmp_path / "out")["original_label"])) == 2
+
+
+def test_very_long_hostile_names_open_in_seconds(browser: Any, tmp_path: Path) -> None:
+    frame = fruit(120, wrong=0.25)
+    classes = [(text * LONGEST)[:LONGEST] for text in HOSTILE[:3]]
+    frame["label"] = frame["label"].map(dict(zip(frame["label"].unique(), classes, strict=True)))
+    frame["color"] += "\u0300" * 20_000  # accents that pile up on one letter
+    frame.rename(columns={"weight": HOSTILE[0] * 500}).to_csv(tmp_path / "a.csv", index=False)
+    quickly(tmp_path / "a.csv", tmp_path / "out")
+    lines = read_labels(tmp_path / "out")
+    lines["name"] = [f"{HOSTILE[row % 4]}/{row}" * 1000 for row in range(len(lines))]
+    lines.to_csv(tmp_path / "out" / "labels.csv", index=False)
+    colafier("report", tmp_path / "out")
+    browser.set_page_load_timeout(SECONDS)
+    begin = time.monotonic()
+    page = Page(browser, tmp_path / "out" / "report.html", tmp_path)
+    page.driver.find_element("id", "mode-table").click()
+    assert page.run("return document.querySelectorAll('#table tbody tr').length") > 0
+    assert time.monotonic() - begin < SECONDS
+    assert page.errors() == []
+    assert page.run("return document.title") == "a.csv: colafier report"
 
 
 def _until(holds: Callable[[], bool], seconds: float = 20) -> None:

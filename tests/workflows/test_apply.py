@@ -269,10 +269,12 @@ def test_a_kill_while_results_are_taken_over(
         patch.setattr(apply.os, "replace", dies)
         with pytest.raises(KeyboardInterrupt):
             apply.continue_training(out, progress=False)
-    assert (out / "continued").exists()
+    for words in (("report", out), ("apply", out, tmp_path / "d.json")):
+        said = colafier(*words, code=2)  # else it would show old results beside new ones
+        assert f"old and new results; finish with: colafier apply {out} --continue" in said
     monkeypatch.setattr(apply, "purify", None)  # it must not train once more
     summary = apply.continue_training(out, progress=False).summary
-    assert not (out / "continued").exists()
+    assert not list(out.glob("continued*"))
     assert summary["reviewed"] == 6
     assert len(read_labels(out)) == 60
 

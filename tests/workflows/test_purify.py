@@ -269,3 +269,22 @@ def test_a_source_that_changes_during_the_run_is_not_written_back(
     assert len(read_labels(tmp_path / "out")) == 60
     assert not (tmp_path / "out" / "purified.npz").exists()
     assert "clouds.npz was changed since it was read" in caplog.text
+
+
+def test_images_that_are_deleted_during_the_run_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("PIL.Image")
+    source = write_images(tmp_path / "images")
+    train = workflow.train_and_audit
+
+    def meanwhile(*args: Any, **options: Any) -> Any:
+        for number in range(3):
+            (source / "nacht" / f"{number}.png").unlink()
+        return train(*args, **options)
+
+    monkeypatch.setattr(workflow, "train_and_audit", meanwhile)
+    out = tmp_path / "out"
+    quickly(source, out, mode="end-to-end", size=8, write="folder")
+    assert len(list((out / "purified").rglob("*.png"))) == 15
+    assert "15 of 18 rows: 3 images are gone or were changed" in caplog.text

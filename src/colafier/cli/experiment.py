@@ -332,9 +332,10 @@ def noise(
         overrides = given_options(source=source, data=data, limit=limit, seed=seed, noise=spec)
         task = experiment.prepare(resolve(overrides=overrides))
         manifest = out.with_suffix(".json")
+        write_json(manifest, task.manifest)
+        # last, because the command is refused once this file is there
         with atomic_file(out) as path, path.open("wb") as file:
             np.save(file, task.observed.numpy())
-        write_json(manifest, task.manifest)
     wrong = 100 * task.manifest["true_rate"]
     console.print(
         f"Wrote {len(task.observed):,} labels, {wrong:.1f} % of them wrong, to {out}, and their "

@@ -1,5 +1,6 @@
 """What all commands share: the console, and how mistakes and Ctrl-C are reported."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +10,7 @@ from rich.console import Console
 SHORT_HELP = {"help_option_names": ["-h", "--help"]}
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 FIXABLE = (ValueError, OSError, ImportError)  # errors that the user can fix
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # a full disk, or a full quota
 
 console = Console(markup=False, emoji=False, highlight=False)  # print ":key:" as it is
 errors = Console(markup=False, emoji=False, highlight=False, stderr=True)
@@ -20,7 +22,9 @@ def mistakes_explained(kinds: tuple[type[Exception], ...] = FIXABLE) -> Iterator
     try:
         yield
     except kinds as error:
-        errors.print(f"error: {error}", soft_wrap=True)
+        full = isinstance(error, OSError) and error.errno in NO_ROOM
+        advice = "; make room and give the command again" if full else ""
+        errors.print(f"error: {error}{advice}", soft_wrap=True)
         raise typer.Exit(2) from error
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 Array = npt.NDArray[Any]
 
+LONGEST = 1000  # characters of a label: each is stored and shown many times
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,300}")
 
 
@@ -66,6 +67,12 @@ class EncodedLabels:
 def class_names(labels: Iterable[str | None]) -> list[str]:
     """The labels that occur, sorted; as numbers if all of them are whole numbers."""
     found = {label for label in labels if label is not None}
+    longest = max(map(len, found), default=0)
+    if longest > LONGEST:
+        raise ValueError(
+            f"a label has {longest:,} characters, more than {LONGEST:,}: these are texts, no "
+            "classes; name the column of the labels with --label"
+        )
     if all(WHOLE_NUMBER.fullmatch(label) for label in found):
         return sorted(found, key=lambda label: (int(label), label))
     return sorted(found)

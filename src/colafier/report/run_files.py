@@ -13,6 +13,7 @@ from colafier.report import evidence
 
 LABELS, SUMMARY, CONFIG, METRICS = "labels.csv", "summary.json", "config.json", "metrics.jsonl"
 RECORD, NOISE = "record.json", "noise.json"  # of runs that are scored against the truth
+TAKEN_OVER = "continued.done"  # results of a continued run, while they replace those of before
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def read(out: Path, summary: dict[str, Any] | None = None) -> RunFiles:
         summary: That of a run whose summary.json is not written yet; by default the file is read.
     """
     if summary is None:
+        refuse_mixed(out)
         summary = read_json_object(out / SUMMARY)
     if not summary or not (out / LABELS).exists():
         raise FileNotFoundError(
@@ -78,6 +80,14 @@ def read(out: Path, summary: dict[str, Any] | None = None) -> RunFiles:
         record=read_json_object(out / RECORD),
         noise=read_json_object(out / NOISE),
     )
+
+
+def refuse_mixed(out: Path) -> None:
+    """Refuse a folder in which a process was killed while new results replaced the old ones."""
+    if (out / TAKEN_OVER).exists():
+        raise FileExistsError(
+            f"{out} holds old and new results; finish with: colafier apply {out} --continue"
+        )
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from colafier.audit.policy import EXCLUDE
 from colafier.ingest.read import Dataset
 from colafier.ingest.write_back import write_back
 from colafier.report import page
+from colafier.report.run_files import TAKEN_OVER, refuse_mixed
 from colafier.review import decisions
 from colafier.review.apply import apply_decisions
 from colafier.review.decided import REVIEWED_AT, DecidedRows
@@ -25,15 +27,8 @@ from colafier.workflows import run_dir
 from colafier.workflows.experiment import as_dataset, prepare, settings_of, train
 from colafier.workflows.outputs import Outcome
 from colafier.workflows.purify import Options, options_of, purify, read_source, warm_start
-from colafier.workflows.run_dir import (
-    BEFORE,
-    CONFIG,
-    CONTINUED,
-    DATA,
-    LABELS,
-    SUMMARY,
-)
-from colafier.workflows.run_lock import locked
+from colafier.workflows.run_dir import BEFORE, CONTINUED, DATA, LABELS, SUMMARY
+from colafier.workflows.run_lock import LOCK, locked
 
 Say = Callable[[str], None]
 
@@ -82,6 +77,11 @@ def open_run(out: Path, table: str = LABELS) -> Run:
     """
     if not run_dir.is_run(out) or not (out / SUMMARY).is_file():
         raise FileNotFoundError(f"{out} is not the folder of a finished run")
+    refuse_mixed(out)
+    return _read_run(out, table)
+
+
+def _read_run(out: Path, table: str) -> Run:
     try:
         summary = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
         if not isinstance(summary["fingerprint"], str):
@@ -121,15 +121,17 @@ def _apply(out: Path, files: Sequence[Path], reset: bool) -> Applied:
         count += len(review.decisions)
     form = _written_form(out)
     dataset = run.source() if form else None
-    if not first and REVIEWED_AT not in run.lines:
-        with atomic_file(out / BEFORE) as partial:
-            shutil.copyfile(out / LABELS, partial)
-    if reset and run_dir.read_config(out).decided is not None:
-        (out / checkpoint.NAME).unlink(missing_ok=True)
-    with atomic_file(out / LABELS) as partial:
-        lines.to_csv(partial, index=False, lineterminator="\n")
-    if form and dataset:
-        _write_data(out, form, dataset, lines)
+    with ExitStack() as stack:  # what is large is written first, in case that the disk is full
+        if dataset is not None and form is not None:
+            place = stack.enter_context(run_dir.replaced_data(out))
+            _write_data(place, form, dataset, lines)
+        if not first and REVIEWED_AT not in run.lines:
+            with atomic_file(out / BEFORE) as partial:
+                shutil.copyfile(out / LABELS, partial)
+        if reset and run_dir.read_config(out).decided is not None:
+            (out / checkpoint.NAME).unlink(missing_ok=True)
+        with atomic_file(out / LABELS) as partial:
+            lines.to_csv(partial, index=False, lineterminator="\n")
     decided = DecidedRows.from_table(lines, run.fingerprint)
     write_json(out / SUMMARY, _counted(run.summary, lines, decided))
     labels = decided.labels()
@@ -146,12 +148,16 @@ def continue_training(out: Path, *, progress: bool = True, say: Say = lambda _: 
     the decisions leave a class without rows. Embeddings come from the cache. The old results stay
     until the new ones are complete, and a stopped run continues where it was.
     """
-    open_run(out)
+    if not (out / TAKEN_OVER).exists():
+        open_run(out)
     with locked(out):
-        return _continue(out, progress, say)
+        if not (out / TAKEN_OVER).exists():
+            _continue(out, progress, say)
+        return _take_over(out)
 
 
-def _continue(out: Path, progress: bool, say: Say) -> Outcome:
+def _continue(out: Path, progress: bool, say: Say) -> None:
+    """Train in a folder of its own, which is renamed when all results are in it."""
     run = open_run(out)
     decided = DecidedRows.from_table(run.lines, run.fingerprint)
     if not len(decided):
@@ -165,13 +171,27 @@ def _continue(out: Path, progress: bool, say: Say) -> Outcome:
     if state != "done":
         rerun = _purify_again if run_dir.read_config(out).kind == "purify" else _train_again
         rerun(run, work, decided, state == "started", progress, say)
-    _adopt(work, out)
-    adopted = open_run(out)
-    summary = _counted(adopted.summary, adopted.lines, decided)
+    os.rename(work, out / TAKEN_OVER)
+
+
+def _take_over(out: Path) -> Outcome:
+    """Move the results of the continued run to the folder; can be repeated after a kill."""
+    work = out / TAKEN_OVER
+    (work / LOCK).unlink(missing_ok=True)  # of a process that was killed
+    if any(path.stem == DATA for path in work.iterdir()):
+        run_dir.remove_data(out)
+    for path in list(work.iterdir()):
+        target = out / path.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        os.replace(path, target)
+    run = _read_run(out, LABELS)
+    decided = DecidedRows.from_table(run.lines, run.fingerprint)
+    summary = _counted(run.summary, run.lines, decided)
     write_json(out / SUMMARY, summary)
-    page.write(out)
+    page.write(out, summary)
     work.rmdir()  # the last step: while the folder is there, the run is not finished
-    return Outcome(adopted.lines, summary)
+    return Outcome(run.lines, summary)
 
 
 def dataset_of(out: Path) -> Dataset:
@@ -220,34 +240,19 @@ def _state(work: Path, decided: DecidedRows) -> str:
     """State of the folder of a continued run: none, started or done, or other decisions."""
     if not work.exists():
         return "none"
-    done = (work / SUMMARY).exists() or not any(work.iterdir())
-    # if it was killed while the results were moved, config.json may have been moved already
-    config = work.parent if done and not (work / CONFIG).exists() else work
     try:
-        same = run_dir.read_config(config).decided == decided.digest()
+        same = run_dir.read_config(work).decided == decided.digest()
     except (OSError, ValueError):
         return "other"
     if not same:
         return "other"
-    return "done" if done else "started"
+    return "done" if (work / SUMMARY).exists() else "started"
 
 
 def _same_embedder(options: Options, summary: dict[str, Any]) -> Options:
     """The options with the embedder that the run used, in place of `auto`."""
     name = summary.get("input", {}).get("embedder")
     return options if name is None else replace(options, embedder=name)
-
-
-def _adopt(work: Path, out: Path) -> None:
-    """Move the results to the run's folder, the summary last; can be repeated after a kill."""
-    found = sorted(work.iterdir(), key=lambda path: path.name == SUMMARY)
-    if any(path.stem == DATA for path in found):
-        run_dir.remove_data(out)
-    for path in found:
-        target = out / path.name
-        if target.is_dir():
-            shutil.rmtree(target)
-        os.replace(path, target)
 
 
 def _read_table(path: Path) -> pd.DataFrame:
@@ -274,9 +279,8 @@ def _written_form(out: Path) -> str | None:
     return options_of(out).write if there else None
 
 
-def _write_data(out: Path, form: str, dataset: Dataset, lines: pd.DataFrame) -> None:
+def _write_data(place: Path, form: str, dataset: Dataset, lines: pd.DataFrame) -> None:
     """Write the purified data set again."""
-    run_dir.remove_data(out)
     keep = (lines["action"] != EXCLUDE).tolist()
     labels = [label or None for label in lines["label"]]
-    write_back(dataset, labels, keep, out / DATA, form, link=True)
+    write_back(dataset, labels, keep, place, form, link=True)

@@ -81,7 +81,6 @@ class Outputs:
             write_json(out / RECORD, self.record)
         page.write(out, summary)
         (out / encode.PIXELS).unlink(missing_ok=True)
-        run_dir.remove_partial(out)
         write_json(out / SUMMARY, summary)
         return made
 

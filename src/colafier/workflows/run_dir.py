@@ -3,6 +3,7 @@
 `purify` and `train` write the same kind of folder. A run without a summary is unfinished.
 """
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,10 +11,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from colafier._io import read_json_object, write_json
+from colafier._io import atomic_file, read_json_object, to_json, write_json
 from colafier._validation import checked
 from colafier.embed import encode
 from colafier.report import evidence, page
+from colafier.report.run_files import TAKEN_OVER
 from colafier.training import checkpoint
 from colafier.training.trainer import METRICS
 from colafier.workflows.run_lock import LOCK, locked
@@ -137,10 +139,17 @@ class Claim:
     def start(self, **resolved: Any) -> None:
         """Remove the results of an older run; from now on, written files are kept after an error.
 
+        The older run can be resumed until its config is replaced. From then on the folder is that
+        of this run, whatever else is still in it.
+
         Args:
             **resolved: Entries of the config that are known by now.
         """
-        if not self.resume:
+        if not self.resume or read_config(self.out).train is None:
+            with atomic_file(self.out / CONFIG) as partial:
+                partial.write_text(to_json(asdict(self.config)) + "\n", encoding="utf-8")
+                (self.out / SUMMARY).unlink(missing_ok=True)  # there was room for the config
+            self.started = True
             clear(self.out)
         self.started = True
         self.update(**resolved)
@@ -211,19 +220,37 @@ def clear(out: Path) -> None:
     """Remove everything that an older run could have written."""
     for name in FILES:
         (out / name).unlink(missing_ok=True)
-    for name in (MODEL, CONTINUED):
+    for name in (MODEL, CONTINUED, TAKEN_OVER):
         shutil.rmtree(out / name, ignore_errors=True)
     remove_data(out)
-    remove_partial(out)
 
 
-def remove_data(out: Path) -> None:
-    """Remove the purified data set of an earlier run, a folder or a file."""
+@contextmanager
+def replaced_data(out: Path) -> Iterator[Path]:
+    """A place for the purified data set, which replaces the older one at the end of the block.
+
+    At any moment there is at least one of them, so that it is known after a kill that the run has
+    a purified data set.
+    """
+    new = out / f"{DATA}.new"
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    try:
+        yield new / DATA
+        remove_data(out, but=new)
+        for path in new.iterdir():
+            os.replace(path, out / path.name)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def remove_data(out: Path, but: Path | None = None) -> None:
+    """Remove the purified data set of an earlier run, a folder or a file.
+
+    Args:
+        out: The folder of the run.
+        but: What is left alone.
+    """
     for path in (out / DATA, *out.glob(f"{DATA}.*")):
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-def remove_partial(out: Path) -> None:
-    """Remove the unfinished files of a killed run."""
-    for path in out.glob("*.partial"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        if path != but:
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,13 +22,15 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; an error if another process holds it.
 
     The lock of a process that no longer runs on this host is removed. A process on another host
-    cannot be checked, so its lock is always respected.
+    cannot be checked, so its lock is always respected. Unfinished files that a killed process left
+    are removed, too.
     """
     path = folder / LOCK
     content = json.dumps(_this_process())
     while not _created(path, content):
         _remove_if_stale(path, folder)
     try:
+        _remove_partial(folder)
         yield
     finally:
         with suppress(OSError):
@@ -37,15 +40,30 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _created(path: Path, text: str) -> bool:
     """Whether the lock could be created; it appears with its content, or not at all."""
-    draft = path.with_name(f"{path.name}.{uuid4().hex}")
-    draft.write_text(text, encoding="utf-8")
+    draft = _unique(path)
     try:
+        draft.write_text(text, encoding="utf-8")
         os.link(draft, path)
     except FileExistsError:
         return False
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise
+        return False  # another process, which has just got the lock, removed the draft
     finally:
         draft.unlink(missing_ok=True)
     return True
+
+
+def _unique(path: Path) -> Path:
+    """A name that no other process uses; such a file is unfinished, and goes if it is left."""
+    return path.with_name(f"{path.name}.{uuid4().hex}.partial")
+
+
+def _remove_partial(folder: Path) -> None:
+    """Remove the unfinished files of a killed process; only the holder of the lock may do so."""
+    for path in folder.glob("*.partial"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _remove_if_stale(path: Path, folder: Path) -> None:
@@ -60,7 +78,7 @@ def _remove_if_stale(path: Path, folder: Path) -> None:
             f"{holder.get('host', 'an unknown host')}); wait for it or choose another folder, or "
             f"remove {path} if that run is gone"
         )
-    aside = path.with_name(f"{path.name}.{uuid4().hex}")
+    aside = _unique(path)
     with suppress(FileNotFoundError):  # another process was faster
         os.rename(path, aside)
         if aside.read_text(encoding="utf-8") != text:  # a new lock took the stale one's place

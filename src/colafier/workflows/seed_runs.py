@@ -100,14 +100,19 @@ def train(
             records[run.seed] = read_json_object(run.folder / RECORD)
             continue
         say(f"{'Continuing' if run.started else 'Training'} with seed {run.seed} ...")
-        records[run.seed] = experiment.train(
-            run.settings,
-            experiment.prepare(run.settings),
-            run.folder,
-            resume=run.started,
-            overwrite=overwrite,
-            again=again,
-            progress=progress,
-            log=log,
-        ).record
+        try:
+            records[run.seed] = experiment.train(
+                run.settings,
+                experiment.prepare(run.settings),
+                run.folder,
+                resume=run.started,
+                overwrite=overwrite,
+                again=again,
+                progress=progress,
+                log=log,
+            ).record
+        except OSError as error:
+            if records and error.errno is not None:  # the other runs are not to be trained again
+                raise OSError(f"{error}; when this is fixed, continue with: {again}") from error
+            raise
     return records

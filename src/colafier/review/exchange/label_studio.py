@@ -36,10 +36,11 @@ def write(outgoing: OutgoingRows, path: Path, prefix: str | None = None) -> list
     xml = _interface(outgoing)
     shows = _texts(outgoing) if outgoing.kind == "text" else _urls(outgoing, prefix)
     tasks = [_task(outgoing, row, shows[row]) for row in outgoing.rows]
-    with atomic_file(path) as partial:
-        partial.write_text(json.dumps(tasks, indent=1) + "\n", encoding="utf-8")
     with atomic_file(interface) as partial:
         partial.write_text(xml, encoding="utf-8")
+    # last, because the command is refused once this file is there
+    with atomic_file(path) as partial:
+        partial.write_text(json.dumps(tasks, indent=1) + "\n", encoding="utf-8")
     return [path, interface]
 
 

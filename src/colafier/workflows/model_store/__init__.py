@@ -116,7 +116,7 @@ def save(
         card: Text of the model card; None: the text of `card(model)`.
         files: More files by name; each function is called with the path to write to.
     """
-    from safetensors.torch import save_file
+    from safetensors import torch as safetensors
 
     config = _config(model)
     for name in files or {}:
@@ -132,7 +132,8 @@ def save(
         (partial / CONFIG).write_text(text + "\n", encoding="utf-8")
         text = cards.render(config) if card is None else card
         (partial / CARD).write_text(text, encoding="utf-8")
-        save_file(state, partial / WEIGHTS, metadata={"format": "pt"})
+        # their function for files hides the error of a full disk behind one of its own
+        (partial / WEIGHTS).write_bytes(safetensors.save(state, metadata={"format": "pt"}))
         for name, write in (files or {}).items():
             write(partial / name)
         _check_same(model, load(partial))
