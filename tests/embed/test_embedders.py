@@ -17,7 +17,7 @@ from colafier.embed import choose, embedder, hub
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
-        ("nonsense", "image", "there are efficientnet_lite0, auto, hf:NAME"),
+        ("nonsense", "image", "there are efficientnet_lite0, efficientnet_lite1, .* auto, hf:NAME"),
         ("minilm", "image", "there are efficientnet_lite0"),
         ("efficientnet_lite0", "text", "there are minilm"),
         ("minilm", "sound", "image or text"),

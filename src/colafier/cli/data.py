@@ -70,8 +70,8 @@ def purify(
     embedder: Annotated[
         str,
         typer.Option(
-            help="Net that embeds images or texts: auto, efficientnet_lite0, minilm, hf:NAME, or "
-            "the folder of a model."
+            help="Net that embeds images or texts: auto, efficientnet_lite0, _lite1 or _lite2, "
+            "minilm, hf:NAME, the folder of a model, or several joined by +."
         ),
     ] = "auto",
     size: Annotated[

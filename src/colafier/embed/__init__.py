@@ -19,7 +19,11 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["image", "text"]
 Floats = npt.NDArray[np.float32]
-NAMES: dict[Kind, str] = {"image": "efficientnet_lite0", "text": "minilm"}  # need no model hub
+Found = tuple[Floats, dict[int, str]]  # features, and problems by row
+NAMES: dict[Kind, tuple[str, ...]] = {  # need no model hub; the first of each kind is the default
+    "image": ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"),
+    "text": ("minilm",),
+}
 STEP = 128  # rows between two updates of the bar
 SHARD = 1024  # rows of a shard of the cache; a kill loses at most so many
 
@@ -35,12 +39,31 @@ class Embedder(Protocol):
         """Features (n, d), zeros for items with a problem, and these problems by place."""
 
 
+class Joined:
+    """Several embedders, whose features stand side by side; each has a cache of its own.
+
+    Args:
+        parts: The embedders, see `Embedder`.
+    """
+
+    def __init__(self, parts: Sequence[Embedder]) -> None:
+        self.parts = parts
+        self.name = "+".join(part.name for part in parts)
+        self.key = "\n".join(part.key for part in parts)
+        self.num_features = sum(part.num_features for part in parts)
+
+    def __call__(self, items: Sequence[Any]) -> tuple[Floats, dict[int, str]]:
+        """Features (n, d), zeros for items with a problem, and these problems by place."""
+        return _side_by_side([part(items) for part in self.parts])
+
+
 def embedder(name: str, kind: Kind, size: int | None = None) -> Embedder:
     """The embedder of this name; heavy packages are imported here, not before.
 
     Args:
-        name: `efficientnet_lite0` (images), `minilm` (texts), `hf:NAME` or the folder of a
-            transformers model, or `auto`, see `choose`.
+        name: `efficientnet_lite0`, `..1` or `..2` (images), `minilm` (texts), `hf:NAME` or the
+            folder of a transformers model, or `auto`, see `choose`. Several, joined by `+`, give
+            features side by side.
         kind: What the rows are.
         size: Side in pixels that images are resized to; None: the embedder's default.
     """
@@ -48,20 +71,28 @@ def embedder(name: str, kind: Kind, size: int | None = None) -> Embedder:
         raise ValueError(f"rows to embed are of kind {' or '.join(NAMES)}, not {kind!r}")
     if size is not None and (kind == "text" or size < 1):
         raise ValueError(f"size is a number of pixels of images, not {size} for {kind}s")
+    if Path(name).is_dir():  # its name may have a + in it
+        return _single(name, kind, size)
+    parts = [_single(part, kind, size) for part in name.split("+")]
+    return parts[0] if len(parts) == 1 else Joined(parts)
+
+
+def _single(name: str, kind: Kind, size: int | None) -> Embedder:
     if name == "auto":
         name = choose(kind)
-    if name == "efficientnet_lite0" and kind == "image":
+    if name in NAMES[kind] and kind == "image":
         from colafier.embed.efficientnet_lite import LiteEmbedder
 
-        return LiteEmbedder(size)
-    if name == "minilm" and kind == "text":
+        return LiteEmbedder(name, size)
+    if name in NAMES[kind]:
         from colafier.embed.texts import MiniLM
 
         return MiniLM()
-    if name in NAMES.values() or not (name.startswith("hf:") or Path(name).is_dir()):
+    known = [other for names in NAMES.values() for other in names]
+    if name in known or not (name.startswith("hf:") or Path(name).is_dir()):
         raise ValueError(
-            f"no embedder {name!r} for {kind}s; there are {NAMES[kind]}, auto, hf:NAME, and the "
-            "path of the folder of a transformers model"
+            f"no embedder {name!r} for {kind}s; there are {', '.join(NAMES[kind])}, auto, hf:NAME, "
+            "the path of the folder of a transformers model, and several of them joined by +"
         )
     from colafier.embed.hub import open_model
 
@@ -73,7 +104,7 @@ def choose(kind: Kind) -> str:
 
     Nothing is downloaded, and the choice is logged.
     """
-    name = NAMES[kind]
+    name = NAMES[kind][0]
     if find_spec("transformers") and find_spec("huggingface_hub"):
         from colafier.embed import hub
 
@@ -106,6 +137,13 @@ def embed(
     """
     if len(items) != len(content_keys):
         raise ValueError(f"{len(items)} rows but {len(content_keys)} content keys")
+    if isinstance(embedder, Joined):
+        return _side_by_side(
+            [
+                embed(items, content_keys, part, cache=cache, progress=progress)
+                for part in embedder.parts
+            ]
+        )
     features = np.zeros((len(items), embedder.num_features), np.float32)
     store = Cache(cache, embedder.name, embedder.key, embedder.num_features) if cache else None
     known = store.read(content_keys, features) if store else np.zeros(len(items), bool)  # (n,)
@@ -127,6 +165,14 @@ def embed(
         if row != twin:  # one by one: all at once would need the features twice
             features[row] = features[twin]
     return features, {row: problems[twin] for row, twin in twins.items() if twin in problems}
+
+
+def _side_by_side(found: Sequence[Found]) -> Found:
+    """Features of several embedders in one array; a problem of one is a problem of the row."""
+    features = np.concatenate([part for part, _ in found], 1)  # (n, d)
+    problems = {row: reason for _, reasons in found for row, reason in reasons.items()}
+    features[list(problems)] = 0
+    return features, problems
 
 
 def _twins(rows: list[int], content_keys: Sequence[str]) -> dict[int, int]:

