@@ -1,12 +1,26 @@
 """Settings checked against their declared types and ranges, wherever the values come from."""
 
+import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from math import inf, isfinite
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
-WORDS = {int: "a whole number", float: "a number", str: "text", NoneType: "none"}
+WORDS = {
+    int: "a whole number", float: "a number", str: "text", NoneType: "none", dict: "an object",
+}  # fmt: skip
+LARGEST_INT = 2**63 - 1  # what torch, NumPy and files can hold
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,8 @@ class Range:
 
 
 FINITE = Range()  # of a number that declares no range
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 80
 
 
 def checked(values: Mapping[str, Any], kinds: Mapping[str, Any], what: str) -> dict[str, Any]:
@@ -65,7 +81,7 @@ def checked(values: Mapping[str, Any], kinds: Mapping[str, Any], what: str) -> d
     for name in values:
         if name not in kinds:
             raise ValueError(f"no {what} {name!r}; there are {', '.join(sorted(kinds)) or 'none'}")
-    return {name: _cast(name, value, kinds[name]) for name, value in values.items()}
+    return {name: as_declared(name, value, kinds[name]) for name, value in values.items()}
 
 
 def type_words(kind: Any) -> str:
@@ -80,25 +96,89 @@ def range_words(kind: Any) -> str:
     return _either([str(allowed) for allowed in ranges if allowed is not FINITE])
 
 
-def _cast(name: str, value: Any, kind: Any) -> Any:
-    """The value if it is of this kind (a whole number may stand for a float), else an error."""
+def as_declared(name: str, value: Any, kind: Any) -> Any:
+    """The value if it is of this kind (a whole number may stand for a float), else an error.
+
+    An object becomes a dataclass, which lists all of its keys, or stays a dictionary with the keys
+    of a TypedDict, which may have others beside them.
+
+    Args:
+        name: What to call the value in an error message; empty for the content of a file.
+        value: As it came.
+        kind: The declared type, as for `checked`; or a dataclass or TypedDict.
+    """
     for option in _options(kind):
         plain, allowed = _unwrapped(option)
+        origin = get_origin(plain)
         if plain is Any:
             return value
-        if get_origin(plain) is Literal and value in get_args(plain):
+        if origin is Literal and value in get_args(plain):
             return value
-        if get_origin(plain) is tuple and isinstance(value, list | tuple):
-            return tuple(_cast(name, item, get_args(plain)[0]) for item in value)
-        if get_origin(plain) is dict and isinstance(value, dict):
-            return value
+        if origin is tuple and isinstance(value, list | tuple):
+            return _tuple(name, value, get_args(plain))
+        if origin is dict and isinstance(value, dict):
+            of = get_args(plain)[1]
+            return {key: as_declared(_inside(name, key), v, of) for key, v in value.items()}
+        if (is_dataclass(plain) or is_typeddict(plain)) and isinstance(value, dict):
+            return _object(name, value, plain)
         if plain is float and type(value) in (int, float) and value in allowed:
             return float(value)
         if plain is int and type(value) is int and value in allowed:  # True is no int here
+            if abs(value) > LARGEST_INT:
+                raise ValueError(f"{name} must fit into 64 bits: {_shown(value)} does not")
             return value
-        if plain not in (int, float) and get_origin(plain) is None and type(value) is plain:
+        if plain not in (int, float) and origin is None and type(value) is plain:
             return value
-    raise ValueError(f"{name} must be {_words(kind)}, not {value!r}")
+    raise ValueError(f"{name or 'it'} must be {_words(kind)}, not {_shown(value)}")
+
+
+def _object(name: str, value: Mapping[str, Any], kind: Any) -> Any:
+    """An object as a dataclass or TypedDict."""
+    hints = get_type_hints(kind, include_extras=True)
+    if is_typeddict(kind):
+        required = kind.__required_keys__
+    else:
+        required = {field.name for field in fields(kind) if field.default is MISSING}
+        if unknown := [key for key in value if key not in hints]:
+            raise ValueError(f"{_inside(name, unknown[0])} is no key; there are {', '.join(hints)}")
+    if missing := [key for key in hints if key in required and key not in value]:
+        raise ValueError(f"{_inside(name, missing[0])} is missing")
+    known = {key: _not_required(hint) for key, hint in hints.items() if key in value}
+    found = {key: as_declared(_inside(name, key), value[key], of) for key, of in known.items()}
+    return {**value, **found} if is_typeddict(kind) else kind(**found)
+
+
+def _tuple(name: str, value: list[Any] | tuple[Any, ...], kinds: tuple[Any, ...]) -> Any:
+    """A list as a tuple: of values of one kind, or with a kind for each place."""
+    if kinds[1:] != (...,) and len(value) != len(kinds):
+        raise ValueError(f"{name} must have {len(kinds)} values, not {len(value)}")
+    each = kinds if kinds[1:] != (...,) else kinds[:1] * len(value)
+    names = [_inside(name, place) if _is_nested(each[0]) else name for place in range(len(value))]
+    parts = zip(names, value, each, strict=True)
+    return tuple(as_declared(where, item, kind) for where, item, kind in parts)
+
+
+def _is_nested(kind: Any) -> bool:
+    plain = _unwrapped(kind)[0]
+    return get_origin(plain) in (tuple, dict) or is_dataclass(plain) or is_typeddict(plain)
+
+
+def _inside(name: str, key: object) -> str:
+    """The name of a value in a value: `input.kind`."""
+    return f"{name}.{_short(key)}" if name else _short(key)
+
+
+def _short(key: object) -> str:
+    return str(key)[:80]
+
+
+def _shown(value: object) -> str:
+    """A value in an error message, cut if it is long."""
+    return _REPR.repr(value)
+
+
+def _not_required(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
@@ -131,7 +211,11 @@ def _alternatives(plain: Any) -> list[str]:
         return [str(choice) for choice in get_args(plain)]
     if plain is bool:
         return ["true", "false"]
-    return ["a list" if get_origin(plain) is tuple else WORDS.get(plain, str(plain))]
+    if get_origin(plain) is tuple:
+        return ["a list"]
+    if get_origin(plain) is dict or is_dataclass(plain) or is_typeddict(plain):
+        return [WORDS[dict]]
+    return [WORDS.get(plain, str(plain))]
 
 
 def _either(words: list[str]) -> str:
