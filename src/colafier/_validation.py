@@ -3,6 +3,7 @@
 import reprlib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
 from math import inf, isfinite
 from types import NoneType, UnionType
 from typing import (
@@ -20,7 +21,7 @@ from typing import (
 WORDS = {
     int: "a whole number", float: "a number", str: "text", NoneType: "none", dict: "an object",
 }  # fmt: skip
-LARGEST_INT = 2**63 - 1  # what torch, NumPy and files can hold
+LARGEST = 2**63 - 1  # whole number that torch, NumPy and files can hold
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Range:
 
     def __contains__(self, value: float) -> bool:
         if value != value or (abs(value) == inf and not self.infinite):
+            return False
+        if type(value) is int and abs(value) > LARGEST:
             return False
         above = value > self.low if self.low_open else value >= self.low
         below = value < self.high if self.high_open else value <= self.high
@@ -109,58 +112,72 @@ def as_declared(name: str, value: Any, kind: Any) -> Any:
     """
     for option in _options(kind):
         plain, allowed = _unwrapped(option)
-        origin = get_origin(plain)
-        if plain is Any:
+        if plain is Any or (get_origin(plain) is Literal and value in get_args(plain)):
             return value
-        if origin is Literal and value in get_args(plain):
-            return value
-        if origin is tuple and isinstance(value, list | tuple):
-            return _tuple(name, value, get_args(plain))
-        if origin is dict and isinstance(value, dict):
-            of = get_args(plain)[1]
-            return {key: as_declared(_inside(name, key), v, of) for key, v in value.items()}
-        if (is_dataclass(plain) or is_typeddict(plain)) and isinstance(value, dict):
+        if _is_list(plain) and isinstance(value, list | tuple):
+            return _list(name, value, plain)
+        if _is_object(plain) and isinstance(value, dict):
             return _object(name, value, plain)
-        if plain is float and type(value) in (int, float) and value in allowed:
-            return float(value)
-        if plain is int and type(value) is int and value in allowed:  # True is no int here
-            if abs(value) > LARGEST_INT:
-                raise ValueError(f"{name} must fit into 64 bits: {_shown(value)} does not")
-            return value
-        if plain not in (int, float) and origin is None and type(value) is plain:
+        if plain in (int, float):
+            if _is_number(value, plain) and value in allowed:
+                return plain(value)
+        elif type(value) is plain:
             return value
     raise ValueError(f"{name or 'it'} must be {_words(kind)}, not {_shown(value)}")
 
 
+def _is_number(value: Any, kind: Any) -> bool:
+    return type(value) is int or type(value) is kind  # True is no int here
+
+
 def _object(name: str, value: Mapping[str, Any], kind: Any) -> Any:
-    """An object as a dataclass or TypedDict."""
-    hints = get_type_hints(kind, include_extras=True)
-    if is_typeddict(kind):
-        required = kind.__required_keys__
-    else:
-        required = {field.name for field in fields(kind) if field.default is MISSING}
-        if unknown := [key for key in value if key not in hints]:
-            raise ValueError(f"{_inside(name, unknown[0])} is no key; there are {', '.join(hints)}")
+    """An object as a dataclass, TypedDict or dictionary."""
+    if get_origin(kind) is dict:
+        of = get_args(kind)[1]
+        return {key: as_declared(_inside(name, key), item, of) for key, item in value.items()}
+    hints, required = _keys(kind)
+    if not is_typeddict(kind) and (unknown := [key for key in value if key not in hints]):
+        raise ValueError(f"{_inside(name, unknown[0])} is no key; there are {', '.join(hints)}")
     if missing := [key for key in hints if key in required and key not in value]:
         raise ValueError(f"{_inside(name, missing[0])} is missing")
-    known = {key: _not_required(hint) for key, hint in hints.items() if key in value}
+    known = {key: of for key, of in hints.items() if key in value}
     found = {key: as_declared(_inside(name, key), value[key], of) for key, of in known.items()}
     return {**value, **found} if is_typeddict(kind) else kind(**found)
 
 
-def _tuple(name: str, value: list[Any] | tuple[Any, ...], kinds: tuple[Any, ...]) -> Any:
-    """A list as a tuple: of values of one kind, or with a kind for each place."""
-    if kinds[1:] != (...,) and len(value) != len(kinds):
+@cache
+def _keys(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
+    """The declared type of each key, and the keys that are required."""
+    hints = get_type_hints(kind, include_extras=True)
+    if is_typeddict(kind):
+        for key, of in hints.items():
+            hints[key] = get_args(of)[0] if get_origin(of) is NotRequired else of
+        return hints, kind.__required_keys__
+    return hints, frozenset(field.name for field in fields(kind) if field.default is MISSING)
+
+
+def _list(name: str, value: list[Any] | tuple[Any, ...], kind: Any) -> Any:
+    """A list or tuple: of values of one kind, or with a kind for each place."""
+    made: Any = get_origin(kind)
+    kinds = get_args(kind)
+    if made is list or kinds[1:] == (...,):
+        kinds = kinds[:1] * len(value)
+    if len(value) != len(kinds):
         raise ValueError(f"{name} must have {len(kinds)} values, not {len(value)}")
-    each = kinds if kinds[1:] != (...,) else kinds[:1] * len(value)
-    names = [_inside(name, place) if _is_nested(each[0]) else name for place in range(len(value))]
-    parts = zip(names, value, each, strict=True)
-    return tuple(as_declared(where, item, kind) for where, item, kind in parts)
+    found = []
+    for place, (item, of) in enumerate(zip(value, kinds, strict=True)):
+        plain = _unwrapped(of)[0]
+        where = _inside(name, place) if _is_list(plain) or _is_object(plain) else name
+        found.append(as_declared(where, item, of))
+    return made(found)
 
 
-def _is_nested(kind: Any) -> bool:
-    plain = _unwrapped(kind)[0]
-    return get_origin(plain) in (tuple, dict) or is_dataclass(plain) or is_typeddict(plain)
+def _is_list(plain: Any) -> bool:
+    return get_origin(plain) in (tuple, list)
+
+
+def _is_object(plain: Any) -> bool:
+    return get_origin(plain) is dict or is_dataclass(plain) or is_typeddict(plain)
 
 
 def _inside(name: str, key: object) -> str:
@@ -175,10 +192,6 @@ def _short(key: object) -> str:
 def _shown(value: object) -> str:
     """A value in an error message, cut if it is long."""
     return _REPR.repr(value)
-
-
-def _not_required(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
@@ -211,9 +224,9 @@ def _alternatives(plain: Any) -> list[str]:
         return [str(choice) for choice in get_args(plain)]
     if plain is bool:
         return ["true", "false"]
-    if get_origin(plain) is tuple:
+    if _is_list(plain):
         return ["a list"]
-    if get_origin(plain) is dict or is_dataclass(plain) or is_typeddict(plain):
+    if _is_object(plain):
         return [WORDS[dict]]
     return [WORDS.get(plain, str(plain))]
 

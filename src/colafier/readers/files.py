@@ -29,10 +29,10 @@ def size_of(path: Path, limit: int | None = None) -> int:
 
 def read_bytes(path: Path, limit: int) -> bytes:
     """The content of a file that has at most `limit` bytes."""
-    size_of(path, limit)
+    size = size_of(path, limit)
     with path.open("rb") as file:
-        content = file.read(limit + 1)  # it may grow
-    if len(content) > limit:
+        content = file.read(size + 1)  # Python allocates this at once
+    if len(content) > size:
         raise DamagedFileError(f"{path} grows while it is read; close what is writing to it")
     return content
 

@@ -52,6 +52,8 @@ def parse(text: str) -> Any:
         found = _DECODER.decode(text)
     except RecursionError:
         raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON ({error})") from None
     for depth, _ in enumerate(_levels(found)):
         if depth > MAX_DEPTH:
             raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
