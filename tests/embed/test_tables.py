@@ -313,7 +313,7 @@ def test_anything_but_a_stored_encoder_is_refused(
     path = tmp_path / "a"
     encoder.save(path)
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    with pytest.raises(ValueError, match="is damaged: .*; put it back"):
+    with pytest.raises(ValueError, match=r"is damaged: .*; put it back"):
         TableEncoder.load(path)
 
 
@@ -341,7 +341,7 @@ def test_damaged_file_is_refused(frame: pd.DataFrame, tmp_path: Path, tamper) ->
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "a").open("wb") as file:
         file.truncate(2**40)  # sparse
-    with pytest.raises(ValueError, match="no more than .* are read"):
+    with pytest.raises(ValueError, match=r"no more than .* are read"):
         TableEncoder.load(tmp_path / "a")
 
 

@@ -35,6 +35,7 @@ from colafier.cli.app import app
 from colafier.cli.terminal import FIXABLE
 from colafier.embed import encode
 from colafier.embed.cache import Cache
+from colafier.ingest import table_files
 from colafier.ingest.read import read
 
 SECONDS = 20  # per case; a few of them train
@@ -176,7 +177,9 @@ def kinds() -> dict[str, Kind]:
         "model table": Kind(text, "out/model/table.json", predict),
         "weights": Kind(mutations.of_tensors, "out/model/model.safetensors", predict),
         "csv": Kind(table, "table.csv", rows("table.csv")),
-        "jsonl": Kind(lines, "lines.jsonl", rows("lines.jsonl")),
+        "jsonl": Kind(
+            lines, "lines.jsonl", lambda folder: table_files.load(folder / "lines.jsonl")
+        ),
         "parquet": Kind(mutations.of_bytes, "table.parquet", rows("table.parquet")),
         "dates": Kind(mutations.of_bytes, "days.parquet", rows("days.parquet")),
         "npz": Kind(mutations.of_zip, "arrays.npz", rows("arrays.npz")),

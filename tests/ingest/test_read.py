@@ -403,7 +403,7 @@ def test_a_file_that_is_no_npz_is_never_unpickled(tmp_path):
         def __reduce__(self):
             return (open, (str(tmp_path / "sprung"), "w"))
 
-    with pytest.raises(ValueError, match=r"is not a readable .npz file"):
+    with pytest.raises(ValueError, match=r"is not a readable zip"):
         read(put(tmp_path / "a.npz", pickle.dumps(Trap())))
     assert not (tmp_path / "sprung").exists()
 

@@ -263,9 +263,7 @@ def test_what_is_missing_is_named(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"hyper": {', "[" * 100_000, "\xff"])
 def test_a_damaged_config_is_named(folder: Path, content: str) -> None:
     (folder / "config.json").write_bytes(content.encode("latin-1"))
-    with pytest.raises(
-        ModelFolderError, match=r"config\.json.*(not JSON|no format|levels deep|not UTF-8)"
-    ):
+    with pytest.raises(ModelFolderError, match=r"config\.json.*(not JSON|format|deep|UTF)"):
         load(folder)
 
 
@@ -328,7 +326,7 @@ def test_a_model_needs_no_method_to_be_read(folder: Path) -> None:
 def test_input_file_stays_in_the_folder(folder: Path, name: Any) -> None:
     (folder.parent / "secret").touch()
     edit(folder, input={"kind": "table", "file": name})
-    with pytest.raises(ModelFolderError, match="needs a plain name|must be text"):
+    with pytest.raises(ModelFolderError, match=r"needs a plain name|must be text"):
         load(folder)
 
 

@@ -7,6 +7,7 @@ stand-ins below: NumPy's own take flags from the file, with which it can forge p
 
 import io
 import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -61,6 +62,9 @@ def load_torch(path: Path) -> Any:
 
 def load_npy(path: Path) -> np.ndarray[Any, Any]:
     """The array of a `.npy` file; arrays of Python objects are refused."""
+    size_of(path)
+    if zipfile.is_zipfile(path):
+        raise ValueError(f"{path} holds several arrays; save the one to use with numpy.save")
     return arrays.read(path)
 
 

@@ -68,7 +68,7 @@ def is_missing(value: Any) -> bool:
 
 def _read_text(path: Path) -> tuple[str, str]:
     """The text of a file and its encoding: UTF-8, with or without a byte order mark."""
-    if b"\0" in _beginning(path):  # as in a sparse file, of which all is zeros
+    if _beginning(path).startswith(b"\0\0\0\0"):  # as in a sparse file, of which all is zeros
         raise ValueError(f"{path} has NUL characters: it is damaged, or not a text file")
     content = read_bytes(path, MAX_BYTES)
     encoding = "utf-8-sig" if content.startswith(b"\xef\xbb\xbf") else "utf-8"

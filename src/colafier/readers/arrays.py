@@ -70,7 +70,7 @@ def _read(file: IO[bytes], size: int, what: str) -> Array:
         file.read(1)  # at the end of an entry its checksum is compared
     except DamagedFileError:
         raise
-    except archives.DAMAGED as error:
+    except Exception as error:  # NumPy reads the header as Python text, which can fail in any way
         raise DamagedFileError(f"{what} cannot be read ({error or 'it is damaged'})") from None
     return array
 

@@ -38,10 +38,15 @@ Score = Annotated[float, Range(-1e9, 1e9)] | None
 Row = Annotated[int, Range(0)]
 
 
-class Reasons(TypedDict):
-    """What is stored about a doubtful row."""
+class Numbered(TypedDict):
+    """The number of a row."""
 
     row: Row
+
+
+class Reasons(Numbered, total=False):
+    """What is stored about a doubtful row."""
+
     shown: dict[str, Any]
     alternative: str
     near: dict[str, list[tuple[Row, Score]]]
@@ -55,8 +60,8 @@ class Stored(TypedDict):
     """The content of evidence.json."""
 
     format: Literal["colafier-evidence-2"]
-    classes: list[str]
-    truth: list[Annotated[int, Range(-1)]] | None
+    classes: NotRequired[list[str]]
+    truth: NotRequired[list[Annotated[int, Range(-1)]] | None]
     rows: list[Reasons]
     typical: NotRequired[dict[str, dict[str, str]]]
     others: NotRequired[dict[str, dict[str, Any]]]
@@ -149,7 +154,7 @@ def read(out: Path) -> dict[str, Any]:
     found: dict[str, Any] = json_files.read_if_there(path, Stored)
     if not found:
         return found
-    if found["truth"] is not None and max(found["truth"], default=0) >= len(found["classes"]):
+    if max(found.get("truth") or [0]) >= len(found.get("classes", "x")):
         raise json_files.damaged(path, "truth has a class that is not among its classes")
     return found
 

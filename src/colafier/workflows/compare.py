@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from colafier.readers import json_files
 from colafier.report import comparison_page, run_files
 from colafier.report.comparison import CURVES, FIGURES, Group, Run, grouped
 from colafier.report.run_files import MODERATE
 from colafier.workflows import run_dir
-from colafier.workflows.run_dir import CONFIG, RunConfig
+from colafier.workflows.run_dir import CONFIG, SUMMARY, RunConfig
 
 DEPTH = 3  # how far below a given folder runs are looked for
 
@@ -45,7 +46,7 @@ def compare(paths: Iterable[Path]) -> Comparison:
 def read(folder: Path) -> Run:
     """What is compared of the run in a folder; an error if it is not finished."""
     config = run_dir.read_config(folder)
-    summary = run_files.read_summary(folder)
+    summary = json_files.read_if_there(folder / SUMMARY, dict[str, Any])
     if not summary:
         raise ValueError("the run is not finished")
     lines = run_files.read_epochs(folder)
