@@ -123,7 +123,8 @@ def as_declared(name: str, value: Any, kind: Any) -> Any:
                 return plain(value)
         elif type(value) is plain:
             return value
-    raise ValueError(f"{name or 'it'} must be {_words(kind)}, not {_shown(value)}")
+    limit = " of at most 64 bits" if type(value) is int and abs(value) > LARGEST else ""
+    raise ValueError(f"{name or 'it'} must be {_words(kind)}{limit}, not {_shown(value)}")
 
 
 def _is_number(value: Any, kind: Any) -> bool:

@@ -91,6 +91,22 @@ def cached(folder: Path) -> None:
         raise Wrong("damaged features are used")
 
 
+def _plain(value: Any) -> None:
+    """Check that a pickle made nothing but arrays, numbers, texts and containers of them."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            _plain(item)
+    elif isinstance(value, np.ndarray):
+        if value.dtype.kind not in safe_load.KINDS:
+            raise Wrong(f"an array of {value.dtype}")
+    elif not isinstance(
+        value, str | bytes | bytearray | int | float | complex | np.generic | type(None)
+    ):
+        raise Wrong(f"a {type(value)}")
+
+
 def make(folder: Path) -> None:
     """All files of the examples."""
     own_data.fruit(ROWS, wrong=0.2).to_csv(folder / "table.csv", index=False)
@@ -145,7 +161,7 @@ def _answer(path: Path) -> None:
 
 def kinds() -> dict[str, Kind]:
     """All kinds of file that are read."""
-    report, compare = cli("report", "@out"), cli("compare", "@out")
+    report, compare = cli("report", "@out"), cli("compare", "@out", "-o", "@page.html")
     apply = cli("apply", "@out", "@d.json")
     predict = cli("predict", "@out/model", "@table.csv", "-o", "@new.csv")
     resume = cli("purify", "--resume", "@started")
@@ -188,7 +204,9 @@ def kinds() -> dict[str, Kind]:
         "pt": Kind(
             mutations.of_checkpoint, "labels.pt", lambda f: safe_load.load_torch(f / "labels.pt")
         ),
-        "pickle": Kind(mutations.of_bytes, "batch", lambda f: safe_load.load_pickle(f / "batch")),
+        "pickle": Kind(
+            mutations.of_bytes, "batch", lambda f: _plain(safe_load.load_pickle(f / "batch"))
+        ),
         "cache": Kind(mutations.of_zip, "cache", cached),
         "label studio": Kind(text, "tasks.json", receive["label-studio"]),
         "fiftyone": Kind(text, "samples.json", receive["fiftyone"]),

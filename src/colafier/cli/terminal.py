@@ -22,6 +22,9 @@ def mistakes_explained(kinds: tuple[type[Exception], ...] = FIXABLE) -> Iterator
     except kinds as error:
         errors.print(f"error: {error}", soft_wrap=True)
         raise typer.Exit(2) from error
+    except MemoryError as error:
+        errors.print("error: there is not enough memory for this; use fewer rows", soft_wrap=True)
+        raise typer.Exit(2) from error
 
 
 @contextmanager
