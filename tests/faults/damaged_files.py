@@ -161,7 +161,7 @@ def _answer(path: Path) -> None:
 
 def kinds() -> dict[str, Kind]:
     """All kinds of file that are read."""
-    report, compare = cli("report", "@out"), cli("compare", "@out", "-o", "@page.html")
+    report, compare = cli("report", "@out"), cli("compare", "@out", "--out", "@page.html")
     apply = cli("apply", "@out", "@d.json")
     predict = cli("predict", "@out/model", "@table.csv", "-o", "@new.csv")
     resume = cli("purify", "--resume", "@started")
@@ -207,7 +207,7 @@ def kinds() -> dict[str, Kind]:
         "pickle": Kind(
             mutations.of_bytes, "batch", lambda f: _plain(safe_load.load_pickle(f / "batch"))
         ),
-        "cache": Kind(mutations.of_zip, "cache", cached),
+        "cache": Kind(mutations.of_bytes, "cache", cached),
         "label studio": Kind(text, "tasks.json", receive["label-studio"]),
         "fiftyone": Kind(text, "samples.json", receive["fiftyone"]),
         "cvat": Kind(mutations.of_zip, "cvat.zip", receive["cvat"]),

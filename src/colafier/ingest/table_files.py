@@ -56,6 +56,7 @@ def pyarrow() -> Any:
     """The package pyarrow, which is an extra."""
     try:
         importlib.import_module("pyarrow.parquet")
+        importlib.import_module("pyarrow.compute")
     except ImportError as error:
         raise ImportError("parquet needs pyarrow: pip install 'colafier[parquet]'") from error
     return importlib.import_module("pyarrow")
@@ -174,7 +175,23 @@ def _load_parquet(path: Path) -> Table:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{path} is not a readable parquet file ({reason})") from None
     _check_columns(path, table.column_names)
+    for name in table.column_names:
+        if arrow.types.is_temporal(table[name].type):
+            _check_times(arrow, path, name, table[name])
     return Table(path, "parquet", frame)
+
+
+def _check_times(arrow: Any, path: Path, name: str, column: Any) -> None:
+    """Refuse dates and times that Python does not have."""
+    try:
+        arrow.compute.min_max(column).as_py()
+    except (OverflowError, ValueError):
+        raise ValueError(
+            f"{path}: column {name!r} has dates outside of the years 1 to 9999; replace them, or "
+            "leave them empty"
+        ) from None
+    except arrow.ArrowNotImplementedError:  # of some durations; these are numbers
+        pass
 
 
 def _as_values(cells: pd.Series, decimal_comma: bool) -> pd.Series:
