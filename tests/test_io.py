@@ -15,9 +15,7 @@ from colafier._io import (
     atomic_folder,
     content_digest,
     file_digest,
-    read_json_object,
     to_json,
-    write_json,
     write_json_lines,
 )
 
@@ -105,14 +103,3 @@ def test_json_lines_are_replaced_and_added(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert lines == [{"epoch": 0}, {"epoch": 1, "loss": None}, {"epoch": 2}]
     assert names(path.parent) == ["metrics.jsonl"]
-
-
-def test_an_object_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    assert read_json_object(path) == {}
-    write_json(path, {"seed": 1})
-    assert read_json_object(path) == {"seed": 1}
-    for content in ("[1]", "{", "\x00"):
-        path.write_text(content)
-        with pytest.raises(ValueError, match=r"config\.json is .*; put it back, or run again"):
-            read_json_object(path)

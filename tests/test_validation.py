@@ -13,7 +13,7 @@ from colafier._validation import Range, checked, range_words, type_words
         (Range(0, 1, high_open=True), "0 to below 1", [0, 0.99], [1]),
         (Range(0, 1, low_open=True), "above 0 to 1", [1e-9, 1], [0]),
         (Range(0, low_open=True), "above 0", [1e-9, 1e9], [0, -1]),
-        (Range(1), "at least 1", [1, 10**400], [0]),
+        (Range(1), "at least 1", [1, 10**18], [0, 10**400]),
         (Range(high=3), "at most 3", [3, -1e9], [3.1]),
         (Range(high=3, high_open=True), "below 3", [2.9], [3]),
         (Range(), "any number", [-1e9, 0, 1e9], []),

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, hashed, and read and written as JSON."""
+"""Files: written whole or not at all, hashed, and written as JSON."""
 
 import hashlib
 import json
@@ -88,19 +88,6 @@ def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(to_json(record) + "\n")
-
-
-def read_json_object(path: Path) -> dict[str, Any]:
-    """The object in a file that a run wrote; an empty one if there is no such file."""
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); put it back, or run again") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is not a file of a run; put it back, or run again")
-    return found
 
 
 def _plain(value: Any) -> Any:

@@ -313,7 +313,7 @@ def test_anything_but_a_stored_encoder_is_refused(
     path = tmp_path / "a"
     encoder.save(path)
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    with pytest.raises(ValueError, match=r"was not loaded|is not a table encoder"):
+    with pytest.raises(ValueError, match=r"is damaged: .*; put it back"):
         TableEncoder.load(path)
 
 
@@ -334,14 +334,14 @@ def test_damaged_file_is_refused(frame: pd.DataFrame, tmp_path: Path, tamper) ->
     path = tmp_path / "a"
     encoder.save(path)
     path.write_bytes(tamper(path.read_bytes()))
-    with pytest.raises(ValueError, match="was not loaded"):
+    with pytest.raises(ValueError, match="is damaged"):
         TableEncoder.load(path)
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "a").open("wb") as file:
         file.truncate(2**40)  # sparse
-    with pytest.raises(ValueError, match="larger than any"):
+    with pytest.raises(ValueError, match=r"no more than .* are read"):
         TableEncoder.load(tmp_path / "a")
 
 

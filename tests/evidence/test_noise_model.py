@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from colafier.evidence import noise_model
 from colafier.evidence.config import EvidenceConfig
 from colafier.evidence.labels import Labels
 from colafier.evidence.noise_model import (
@@ -265,3 +266,20 @@ def test_all_rows_decided() -> None:
     )
     assert (found.rate, found.interval) == (0.0, (0.0, 1.0))
     assert (found.probabilities.argmax(1) == truth).all()
+
+
+def test_many_classes_are_judged_like_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each row only the likeliest classes count, which changes hardly anything."""
+    n, c = 400, 40
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.randint(c, (n,), generator=generator)
+    observed = truth.clone()
+    observed[::8] = torch.randint(c, (n // 8,), generator=generator)
+    scores = 2 * torch.randn(n, c, generator=generator, dtype=torch.double)
+    scores[torch.arange(n), truth] += 8
+    exact = posterior(scores.softmax(1), Labels(observed))
+    monkeypatch.setattr(noise_model, "MANY_CLASSES", 20)
+    found = posterior(scores.softmax(1), Labels(observed))
+    assert found.rate == pytest.approx(exact.rate, abs=0.005)
+    assert (found.quality - exact.quality).abs().max() < 0.1
+    assert (found.quality - exact.quality).abs().mean() < 0.005

@@ -184,3 +184,15 @@ def test_imagefolder_with_parquet_is_written_back(tmp_path):
     rows = pq.read_table(out / "metadata.parquet").to_pylist()
     assert rows == [{"file_name": "b.png", "label": 1, "n": None, "original_label": 1}]
     assert sorted(path.name for path in out.iterdir()) == ["b.png", "metadata.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "far"), [("date32", 2**31 - 1), ("timestamp", 10**15), ("timestamp", -(10**15))]
+)
+def test_dates_that_python_does_not_have_are_refused(tmp_path, kind, far):
+    types = {"date32": pa.date32(), "timestamp": pa.timestamp("ms")}
+    days = pa.array([0, 1, 2, far], types[kind])
+    table = pa.table({"day": days, "label": ["a", "b", "a", "b"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="column 'day' has dates outside of the years 1 to 9999"):
+        read(tmp_path / "a.parquet")

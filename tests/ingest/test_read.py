@@ -403,7 +403,7 @@ def test_a_file_that_is_no_npz_is_never_unpickled(tmp_path):
         def __reduce__(self):
             return (open, (str(tmp_path / "sprung"), "w"))
 
-    with pytest.raises(ValueError, match=r"is not a readable .npz file"):
+    with pytest.raises(ValueError, match=r"is not a readable zip"):
         read(put(tmp_path / "a.npz", pickle.dumps(Trap())))
     assert not (tmp_path / "sprung").exists()
 
@@ -455,3 +455,13 @@ def test_a_row_is_missing_in_keys_if_its_file_is(tmp_path):
     found = read(put(tmp_path / "a.csv", "image,label\na.png,x\nb.png,y\nc.png,y\na.png,y\n"))
     assert found.content_keys()[1:3] == ["", ""]
     assert found.duplicates() == [0, -1, -1, 0]
+
+
+def test_arrays_of_too_many_features_or_without_pixels_are_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, features=np.zeros((2, 300_000), np.float32), labels=[0, 1])
+    with pytest.raises(ValueError, match="300,000 features per row, but no more than 262,144"):
+        read(path)
+    np.savez(path, features=np.zeros((2, 0, 5), np.uint8), labels=[0, 1])
+    with pytest.raises(ValueError, match="images have no pixels"):
+        read(path)

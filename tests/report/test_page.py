@@ -181,7 +181,8 @@ def test_steps_lead_to_their_rows() -> None:
 
 
 def reviewed() -> pd.DataFrame:
-    return table().assign(reviewed_at=["2026-11-16T09:59:00Z", "", "", ""])
+    others = dict.fromkeys(("reviewed_from", "reviewed_to", "reviewed_why"), "")
+    return table().assign(reviewed_at=["2026-11-16T09:59:00Z", "", "", ""], **others)
 
 
 def test_headline_after_a_review_is_about_the_other_rows() -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from colafier.audit.label_table import COLUMNS
+from colafier.readers import json_files
 from colafier.review import decisions
 from colafier.review.apply import apply_decisions, check
 from colafier.review.decided import (
@@ -133,20 +134,23 @@ def broken(change: Any) -> dict[str, Any]:
 
 
 BAD_FORM = {
-    "not JSON": (b"{", "is not valid JSON"),
-    "too deep": (b"[" * 100_000, "is not valid JSON"),
-    "not UTF-8": (b'"\xff"', "is not valid JSON"),
+    "not JSON": (b"{", "it is not JSON"),
+    "too deep": (b"[" * 100_000, "nested more than 50 levels deep"),
+    "not UTF-8": (b'"\xff"', "it is not UTF-8"),
     "key twice": (b'{"format": 1, "format": 2}', "the key 'format' appears twice"),
-    "list": ([1], "does not hold decisions"),
-    "format": (broken(lambda c: c.update(format="colafier-decisions-1")), "its format is not"),
+    "list": ([1], "must be an object"),
+    "format": (
+        broken(lambda c: c.update(format="colafier-decisions-1")),
+        "format must be",
+    ),
     "no decisions": (broken(lambda c: c.update(decisions={})), "decisions must be a list"),
-    "more at the top": (broken(lambda c: c.update(extra=1)), "no key 'extra'"),
-    "less at the top": (broken(lambda c: c.pop("rows")), "1 key missing: rows"),
+    "more at the top": (broken(lambda c: c.update(extra=1)), "extra is no key"),
+    "less at the top": (broken(lambda c: c.pop("rows")), "rows is missing"),
     "rows as text": (broken(lambda c: c.update(rows="5")), "rows must be a whole number"),
-    "saved": (broken(lambda c: c.update(saved="today")), "saved: 'today' is not a time"),
-    "record": (broken(lambda c: c["decisions"].append(3)), "decision 6: an object"),
-    "more": (broken(lambda c: c["decisions"][0].update(note="")), "decision 1: no key 'note'"),
-    "less": (broken(lambda c: c["decisions"][1].pop("at")), "decision 2: 1 key missing: at"),
+    "saved": (broken(lambda c: c.update(saved="today")), "'today' is not a time"),
+    "record": (broken(lambda c: c["decisions"].append(3)), "decisions.5 must be an object"),
+    "more": (broken(lambda c: c["decisions"][0].update(note="")), "decisions.0.note is no key"),
+    "less": (broken(lambda c: c["decisions"][1].pop("at")), "decisions.1.at is missing"),
     "row as text": (broken(lambda c: c["decisions"][0].update(row="0")), "row must be a whole"),
     "row as truth": (broken(lambda c: c["decisions"][0].update(row=True)), "row must be a whole"),
     "row as float": (broken(lambda c: c["decisions"][0].update(row=0.0)), "row must be a whole"),
@@ -206,15 +210,16 @@ def test_another_data_set_is_refused_with_both_fingerprints(tmp_path: Path) -> N
 def test_a_file_that_is_too_large_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decisions, "MAX_BYTES", 100)
-    with pytest.raises(ValueError, match="larger than 100 bytes"):
+    monkeypatch.setattr(json_files, "MAX_BYTES", 100)
+    with pytest.raises(ValueError, match="no more than 100 are read"):
         read(tmp_path, content(*ALL))
 
 
 def test_no_file(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "none.json"):
-        with pytest.raises(FileNotFoundError, match="is not a file"):
-            decisions.read(path)
+    with pytest.raises(OSError, match="is not a regular file"):
+        decisions.read(tmp_path)
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        decisions.read(tmp_path / "none.json")
 
 
 def judged_again() -> pd.DataFrame:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from colafier.methods.contract import Batch, MakeOptimizer, Method, Pass, Terms
 from colafier.methods.row_table import RowTable
 from colafier.training.distributed import Processes
-from colafier.training.engine import Engine
+from colafier.training.engine import Engine, _check_shapes
 from colafier.training.optimizers import OptimizerSettings
 
 
@@ -186,3 +186,14 @@ def test_optimizers_by_name(name: str, kind: type) -> None:
     assert type(optimizer) is kind
     assert optimizer.param_groups[0]["lr"] == 1e-3
     assert optimizer.param_groups[0]["weight_decay"] == 0.5
+
+
+def test_a_stored_state_that_fits_no_parameter_is_refused() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(3, 2))
+    optimizer = torch.optim.Adam([parameter])
+    parameter.grad = torch.ones(3, 2)
+    optimizer.step()
+    _check_shapes(optimizer)
+    optimizer.state[parameter]["exp_avg"] = torch.zeros(7)
+    with pytest.raises(ValueError, match="exp_avg of an optimizer does not fit"):
+        _check_shapes(optimizer)

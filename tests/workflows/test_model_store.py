@@ -263,7 +263,7 @@ def test_what_is_missing_is_named(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"hyper": {', "[" * 100_000, "\xff"])
 def test_a_damaged_config_is_named(folder: Path, content: str) -> None:
     (folder / "config.json").write_bytes(content.encode("latin-1"))
-    with pytest.raises(ModelFolderError, match=r"config\.json.*(not JSON|no format)"):
+    with pytest.raises(ModelFolderError, match=r"config\.json.*(not JSON|format|deep|UTF)"):
         load(folder)
 
 
@@ -277,8 +277,8 @@ def test_a_damaged_config_is_named(folder: Path, content: str) -> None:
         ({"architecture": "lid_dis"}, "does not fit"),
         ({"architecture": "ensemble"}, "does not fit"),
         ({"architecture": "ensemble", "members": 2}, "only .* are stored"),
-        ({"members": 0}, "members must be 1 to 100"),
-        ({"members": 10**9}, "members must be 1 to 100"),
+        ({"members": 0}, "members must be .*1 to 100"),
+        ({"members": 10**9}, "members must be .*1 to 100"),
         ({"hyper": []}, "hyper must be"),
         ({"net": "os.system"}, "the net 'os.system' is none of"),
         ({"net": "resnet8"}, "resnet8 needs images"),
@@ -296,8 +296,8 @@ def test_a_damaged_config_is_named(folder: Path, content: str) -> None:
         ({"classes": "cat"}, "classes must be"),
         ({"classes": [1, 2, 3]}, "classes must be"),
         ({"about": 3}, "about must be"),
-        ({"input": {}}, "input must have a kind"),
-        ({"input": {"kind": 3}}, "input must have a kind"),
+        ({"input": {}}, "input.kind is missing"),
+        ({"input": {"kind": 3}}, "input.kind must be one of image"),
         ({"surprise": 1}, "no entry 'surprise'"),
     ],
 )
@@ -326,7 +326,7 @@ def test_a_model_needs_no_method_to_be_read(folder: Path) -> None:
 def test_input_file_stays_in_the_folder(folder: Path, name: Any) -> None:
     (folder.parent / "secret").touch()
     edit(folder, input={"kind": "table", "file": name})
-    with pytest.raises(ModelFolderError, match="needs a plain name"):
+    with pytest.raises(ModelFolderError, match=r"needs a plain name|must be text"):
         load(folder)
 
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from colafier._io import read_json_object, write_json
+from colafier._io import write_json
 from colafier.audit.pipeline import train_method
 from colafier.evidence.labels import Labels
 from colafier.methods.contract import Method
 from colafier.methods.lid_dis import STUDIED
+from colafier.readers import json_files
 from colafier.training import checkpoint
 from colafier.training.distributed import Processes, launch
 from colafier.training.metrics import Metrics
@@ -137,7 +138,7 @@ def counts(lid: np.ndarray[Any, Any]) -> dict[str, int]:
 
 def _keep_settings(settings: Settings, out: Path) -> None:
     """Write the settings of a new study; refuse to continue one with other settings."""
-    there = read_json_object(out / STUDY)
+    there = json_files.read_if_there(out / STUDY, dict[str, Any])
     if there:
         hyper = there.pop("hyper", {})
         refuse_changes(settings, resolve(overrides=there, hyper=hyper))
@@ -150,8 +151,9 @@ def _keep_settings(settings: Settings, out: Path) -> None:
 def _run(settings: Settings, out: Path, progress: bool, say: Say) -> StudyRun:
     """Train with one noise and seed, or read the numbers of a finished training."""
     folder = out / f"{settings.noise.replace(':', '-')}-seed{settings.seed}"
-    if done := read_json_object(folder / RECORD):
-        return StudyRun(**done)
+    done: StudyRun | None = json_files.read_if_there(folder / RECORD, StudyRun)
+    if done:
+        return done
     say(f"LID-dis with {settings.noise}, seed {settings.seed} ...")
     task = experiment.prepare(settings)
     folder.mkdir(exist_ok=True)

@@ -7,6 +7,7 @@ stand-ins below: NumPy's own take flags from the file, with which it can forge p
 
 import io
 import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from colafier.readers import arrays
+from colafier.readers.files import read_bytes, size_of
+
 PLACES = ("numpy.core", "numpy._core")  # NumPy 1 and 2
+MAX_BYTES = 2**32  # of a pickle
 KINDS = "biufcSU"  # of data types: numbers and texts
 
 
@@ -28,7 +33,8 @@ def load_pickle(path: Path) -> Any:
     Texts of Python 2 are read as latin-1, which also keeps the bytes of its arrays.
     """
     try:
-        return _ArrayUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+        content = read_bytes(path, MAX_BYTES)
+        return _ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
     except UnsafeFileError as error:
         raise UnsafeFileError(f"{path}: {error}") from None
     except Exception as error:  # a damaged pickle can fail in any way
@@ -41,6 +47,7 @@ def load_torch(path: Path) -> Any:
         _Array,  # torch must know the type that it fills, not only its name in the file
         *((stand_in, ".".join(name)) for name, stand_in in ADMITTED.items()),
     ]
+    size_of(path)
     try:
         with torch.serialization.safe_globals(admitted):
             return torch.load(path, map_location="cpu", weights_only=True)
@@ -55,13 +62,10 @@ def load_torch(path: Path) -> Any:
 
 def load_npy(path: Path) -> np.ndarray[Any, Any]:
     """The array of a `.npy` file; arrays of Python objects are refused."""
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, MemoryError) as error:
-        raise ValueError(f"{path} is not a .npy file of numbers ({error})") from error
-    if not isinstance(array, np.ndarray):
+    size_of(path)
+    if zipfile.is_zipfile(path):
         raise ValueError(f"{path} holds several arrays; save the one to use with numpy.save")
-    return array
+    return arrays.read(path)
 
 
 class _Kind:

@@ -26,6 +26,9 @@ def mistakes_explained(kinds: tuple[type[Exception], ...] = FIXABLE) -> Iterator
         advice = "; make room and give the command again" if full else ""
         errors.print(f"error: {error}{advice}", soft_wrap=True)
         raise typer.Exit(2) from error
+    except MemoryError as error:
+        errors.print("error: there is not enough memory for this; use fewer rows", soft_wrap=True)
+        raise typer.Exit(2) from error
 
 
 @contextmanager

@@ -11,8 +11,6 @@ import os
 import re
 import sys
 import uuid
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from colafier._io import atomic_file, content_digest
+from colafier.readers import arrays
 
 log = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float32]
 VERSION = "1"  # of the layout and the keys; part of the folder's name
-DAMAGED = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, NotImplementedError)
 
 
 def default_folder() -> Path:
@@ -69,7 +67,7 @@ class Cache:
                 pass  # another process removed it
             except OSError as error:
                 log.warning("the cached features in %s cannot be read (%s)", shard, error)
-            except DAMAGED as error:
+            except (ValueError, KeyError) as error:
                 log.warning("the cached features in %s are damaged (%s); removed", shard, error)
                 self._remove(shard)
         return known
@@ -108,8 +106,8 @@ class Cache:
         out: Floats,
     ) -> None:
         """Copy the rows of a shard that are asked for; none if the shard is damaged."""
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            keys = stored["keys"]  # (m, 32)
+        with arrays.opened(path) as stored:
+            keys = stored.read("keys")  # (m, 32)
             if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != 32:
                 raise ValueError(f"keys of {keys.dtype} and shape {keys.shape}")
             wanted = [
@@ -120,7 +118,7 @@ class Cache:
             ]
             if not wanted:
                 return
-            features = stored["features"]  # (m, d)
+            features = stored.read("features")  # (m, d)
             if features.dtype != np.float32 or features.shape != (len(keys), self.num_features):
                 raise ValueError(f"features of {features.dtype} and shape {features.shape}")
         places, found = np.array(wanted).T

@@ -7,15 +7,14 @@ as JSON, and a stored file cannot name anything that would run.
 import datetime
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from colafier._validation import Range, checked
+from colafier._validation import Range
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -47,6 +46,11 @@ class NumberColumn:
     median: float  # of the scaled values; stands for missing ones
     marks_missing: bool  # whether a further number tells missing values apart
 
+    def __post_init__(self) -> None:
+        """Refuse bounds in the wrong order, which a damaged file may have."""
+        if self.low > self.high:
+            raise ValueError(f"low must not be above high, not {self.low} and {self.high}")
+
     @classmethod
     def fit(cls, name: str, kind: Any, values: Doubles) -> "NumberColumn":
         """Learn from values (n,), of which some may be missing (NaN), but not all."""
@@ -77,6 +81,12 @@ class CategoryColumn:
     categories: tuple[str, ...]  # those that have a number of their own
     others: bool  # whether rarer and unknown ones have one number together
 
+    def __post_init__(self) -> None:
+        """Refuse repeated categories, and too many, which a damaged file may have."""
+        known = self.categories
+        if not known or self.width > MAX_CATEGORIES or len(set(known)) < len(known):
+            raise ValueError(f"categories must be 1 to {MAX_CATEGORIES} different ones")
+
     @classmethod
     def fit(cls, name: str, values: npt.NDArray[Any]) -> "CategoryColumn":
         """Learn from texts (n,)."""
@@ -102,30 +112,6 @@ class CategoryColumn:
         one_hot = np.zeros((len(values), self.width), np.float32)
         one_hot[rows[known], codes[known]] = 1
         return one_hot
-
-
-def number_column(stored: Any) -> NumberColumn:
-    """A column as it was stored; anything else is refused."""
-    column = NumberColumn(**_fields(NumberColumn, stored))
-    if column.low > column.high:
-        raise ValueError(f"low must not be above high, not {column.low} and {column.high}")
-    return column
-
-
-def category_column(stored: Any) -> CategoryColumn:
-    """A column as it was stored; anything else is refused."""
-    column = CategoryColumn(**_fields(CategoryColumn, stored))
-    known = column.categories
-    if not known or column.width > MAX_CATEGORIES or len(set(known)) < len(known):
-        raise ValueError(f"categories must be 1 to {MAX_CATEGORIES} different ones")
-    return column
-
-
-def _fields(kind: type, stored: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
-    if not isinstance(stored, Mapping) or set(stored) != set(hints):
-        raise ValueError(f"a column must have {', '.join(hints)}")
-    return checked(stored, hints, "entry")
 
 
 def _scaled(values: Doubles, low: float, high: float, mean: float, scale: float) -> Doubles:

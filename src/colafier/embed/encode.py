@@ -17,6 +17,7 @@ TABLE = "table.json"
 BRIGHTNESS = (0.299, 0.587, 0.114)  # of red, green and blue
 PIXELS = "pixels.npy"
 SIZE = 32  # side of images in mode end-to-end
+NEEDED = {"table": ("file",), "image": ("size",), "text": ("embedder",)}  # without an embedder
 Files = dict[str, Callable[[Path], Any]]
 
 
@@ -95,6 +96,12 @@ def encode_again(
         progress: Whether to show a bar.
     """
     kind = how["kind"]
+    needed = ("embedder_key",) if "embedder" in how else NEEDED.get(kind, ())
+    if missing := [name for name in needed if how.get(name) is None]:
+        raise ValueError(
+            f"the model in {folder} does not say how rows become numbers: its input "
+            f"has no {missing[0]}; save it again with the run that made it"
+        )
     if dataset.kind != kind:
         raise ValueError(
             f"the model was trained on rows of kind {kind}, but {dataset.source} was read as "

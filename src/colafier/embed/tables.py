@@ -1,10 +1,8 @@
 """Columns of a table to numbers, by an encoder that is fitted once and stored with the model."""
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -15,15 +13,23 @@ from colafier.embed.columns import (
     Floats,
     NumberColumn,
     categories_of,
-    category_column,
     kind_of,
-    number_column,
     numbers_of,
     why_useless,
 )
+from colafier.readers import json_files
 
-FORMAT = 2
-MAX_BYTES = 2**28  # of a stored encoder: a hostile file must not fill the memory
+FORMAT: Literal[2] = 2
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The content of a stored encoder."""
+
+    format: Literal[2]
+    numbers: list[NumberColumn]
+    categories: list[CategoryColumn]
+    dropped: dict[str, str]
 
 
 class TableEncoder:
@@ -99,11 +105,8 @@ class TableEncoder:
     def save(self, path: Path) -> None:
         """Store as JSON, whole or not at all."""
         self._fitted()
-        columns = {
-            "numbers": [asdict(column) for column in self.numbers],
-            "categories": [asdict(column) for column in self.categories],
-        }
-        write_json(path, {"format": FORMAT, **columns, "dropped": self.dropped})
+        stored = Stored(FORMAT, self.numbers, self.categories, self.dropped)
+        write_json(path, asdict(stored))
 
     @classmethod
     def load(cls, path: Path) -> "TableEncoder":
@@ -112,24 +115,12 @@ class TableEncoder:
             raise FileNotFoundError(
                 f"{path} is missing: it is needed to encode tables for this model"
             )
-        if path.stat().st_size > MAX_BYTES:
-            raise ValueError(f"{path} was not loaded: it is larger than any table encoder")
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} was not loaded: it is damaged ({error})") from error
-        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-            raise ValueError(f"{path} is not a table encoder of this version of colafier")
+        stored: Stored = json_files.read(path, Stored)
         encoder = cls()
-        try:
-            encoder.numbers = [number_column(column) for column in _list(stored, "numbers")]
-            encoder.categories = [category_column(column) for column in _list(stored, "categories")]
-            encoder.dropped = _texts(stored.get("dropped"))
-            if len(encoder.kinds) != len(encoder.numbers) + len(encoder.categories):
-                raise ValueError("columns have the same name")
-            encoder._fitted()
-        except ValueError as error:
-            raise ValueError(f"{path} was not loaded: {error}") from error
+        encoder.numbers, encoder.categories = stored.numbers, stored.categories
+        encoder.dropped = stored.dropped
+        if not len(encoder.kinds) == len(encoder.numbers) + len(encoder.categories) > 0:
+            raise json_files.damaged(path, "it has no columns, or several of the same name")
         return encoder
 
     def _fitted(self) -> "TableEncoder":
@@ -144,16 +135,3 @@ def _check_names(frame: pd.DataFrame) -> None:
         raise ValueError(f"columns have the same name: {', '.join(names[names.duplicated()])}")
     if other := [name for name in names if not isinstance(name, str)]:
         raise ValueError(f"names of columns are texts, not {other[0]!r}: rename the columns")
-
-
-def _list(stored: Mapping[str, Any], name: str) -> list[Any]:
-    found = stored.get(name)
-    if not isinstance(found, list):
-        raise ValueError(f"{name} must be a list")
-    return found
-
-
-def _texts(stored: Any) -> dict[str, str]:
-    if not isinstance(stored, dict) or not all(type(text) is str for text in stored.values()):
-        raise ValueError("dropped must hold texts")
-    return stored

@@ -14,11 +14,13 @@ from torch.nn.functional import one_hot
 
 from colafier.evidence.config import EvidenceConfig
 from colafier.evidence.labels import Labels
+from colafier.evidence.many_classes import LikelyClasses
 
 ROWS_FOR_TEMPERATURE = 20_000  # are enough to choose the temperature
 ROUNDS = 25  # of EM for each feature weight, starting from the result of the previous weight
 SMALLEST = 1e-4  # smaller probabilities are raised to this in the feature-dependent term
 PSEUDO_ROWS = 1.0  # for each true class, spread over the observed classes
+MANY_CLASSES = 256  # with more, each row is explained by its likeliest classes alone
 PARTS = 10  # that the rows are split into, for the interval of the rate
 
 
@@ -181,6 +183,10 @@ def _expect_and_maximize(
 ) -> NoiseModel:
     c = p.shape[1]
     plausible = _plausible(p, feature_weight)  # (n, c)
+    if c > MANY_CLASSES:
+        return _of_likely_classes(
+            LikelyClasses(prior, plausible, observed), feature_weight, transition
+        )
     of_observed = plausible.gather(1, observed[:, None])  # (n, 1)
     likelihood = torch.zeros(())
     for _ in range(ROUNDS):
@@ -194,6 +200,19 @@ def _expect_and_maximize(
         # (c, c) the counts that the feature-dependent term alone would explain
         expected = (believed / total).T @ plausible
         transition = _normalized((counts + PSEUDO_ROWS / c) / expected.clamp(min=1e-9))
+    return NoiseModel(transition, feature_weight, float(likelihood))
+
+
+def _of_likely_classes(
+    rows: LikelyClasses, feature_weight: float, transition: Tensor
+) -> NoiseModel:
+    """The same for many classes."""
+    likelihood = torch.zeros(())
+    for _ in range(ROUNDS):
+        counts, expected, likelihood = rows.round(transition)
+        # in place: the matrices have millions of numbers
+        transition = counts.add_(PSEUDO_ROWS / rows.c).div_(expected.clamp_(min=1e-9))
+        transition.div_(transition.sum(1, keepdim=True))
     return NoiseModel(transition, feature_weight, float(likelihood))
 
 

@@ -81,6 +81,8 @@ def check_image_array(images: "np.ndarray[Any, Any]", name: str) -> None:
             f"array {name} is {images.dtype} of shape {images.shape}: images must be uint8, "
             "0 to 255; convert them, or give vectors of shape (n, d)"
         )
+    if 0 in images.shape[1:]:
+        raise ValueError(f"array {name} has shape {images.shape}: its images have no pixels")
     if images.ndim == 4 and images.shape[3] not in (1, 3, 4):
         raise ValueError(
             f"array {name} has shape {images.shape}: images are (n, h, w, c) with 1, 3 or 4 "

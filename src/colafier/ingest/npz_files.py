@@ -1,6 +1,5 @@
 """Features or images with their labels from an .npz file."""
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,11 @@ import pandas as pd
 from colafier.ingest import image_files
 from colafier.ingest.column_roles import ReadOptions, labels_of
 from colafier.ingest.dataset import Dataset, listed
+from colafier.readers import arrays
 
 FEATURE_NAMES = ("features", "X", "x", "embeddings")
 LABEL_NAMES = ("labels", "y", "label", "given")
+MAX_FEATURES = 2**18  # of a row
 
 Array = np.ndarray[Any, Any]
 
@@ -23,17 +24,11 @@ def read_npz(source: Path, wanted: ReadOptions) -> Dataset:
     if wanted.text is not None or (wanted.features is not None and len(wanted.features) > 1):
         raise ValueError(f"{source}: an .npz file has one array of features or images; name that")
     asked = wanted.features[0] if wanted.features else wanted.image
-    try:
-        archive = np.load(source, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{source} is not a readable .npz file ({error})") from None
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise ValueError(f"{source} holds a single array; save features and labels as .npz")
-    with archive:
-        name = _name(source, archive.files, asked, FEATURE_NAMES, "features")
-        label = _label_name(source, archive.files, wanted)
-        rows = load_array(source, archive, name)
-        values = None if label is None else load_array(source, archive, label)
+    with arrays.opened(source) as archive:
+        name = _name(source, archive.names, asked, FEATURE_NAMES, "features")
+        label = _label_name(source, archive.names, wanted)
+        rows = archive.read(name)
+        values = None if label is None else archive.read(label)
     items, kind, problems = _items(source, rows, name)
     frame = pd.DataFrame(index=range(len(items)))
     if values is not None:
@@ -66,20 +61,6 @@ def _name(
     return names[0]
 
 
-def load_array(source: Path, archive: Any, name: str) -> Array:
-    """An array of an opened .npz file; arrays of Python objects are refused."""
-    try:
-        array: Array = archive[name]
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        if "allow_pickle" in str(error):
-            raise ValueError(
-                f"{source}: array {name} holds Python objects, which could run code and are not "
-                "loaded; save numbers, or texts with array.astype(str)"
-            ) from None
-        raise ValueError(f"{source}: array {name} cannot be read ({error})") from None
-    return array
-
-
 def _items(source: Path, rows: Array, name: str) -> tuple[Array, str, dict[int, str]]:
     """The rows as they are used, their kind, and those that cannot be used."""
     if rows.ndim in (3, 4):
@@ -89,6 +70,11 @@ def _items(source: Path, rows: Array, name: str) -> tuple[Array, str, dict[int, 
         raise ValueError(
             f"{source}: array {name} is {rows.dtype} of shape {rows.shape}; expected numbers of "
             "shape (n, d), or uint8 images of shape (n, h, w) or (n, h, w, c)"
+        )
+    if rows.shape[1] > MAX_FEATURES:
+        raise ValueError(
+            f"{source}: array {name} has {rows.shape[1]:,} features per row, but no more than "
+            f"{MAX_FEATURES:,} are used; give images as uint8 arrays, or reduce the features first"
         )
     with np.errstate(over="ignore"):  # beyond float32 is infinite, which is reported
         vectors = rows.astype(np.float32, copy=False)

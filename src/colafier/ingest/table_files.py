@@ -3,7 +3,6 @@
 import csv
 import importlib
 import io
-import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,12 @@ import numpy as np
 import pandas as pd
 
 from colafier.ingest.dataset import COMMON, Dialect
+from colafier.readers.files import read_bytes, size_of
+from colafier.readers.json_files import parse
 
+MAX_COLUMNS = 10_000
+MAX_BYTES = 2**33  # of a table as text
+BEGINNING = 2**16  # bytes that are looked at before the rest is read
 SEPARATORS = (",", ";", "\t")
 NO_NUMBER = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")  # among numbers
 
@@ -52,6 +56,7 @@ def pyarrow() -> Any:
     """The package pyarrow, which is an extra."""
     try:
         importlib.import_module("pyarrow.parquet")
+        importlib.import_module("pyarrow.compute")
     except ImportError as error:
         raise ImportError("parquet needs pyarrow: pip install 'colafier[parquet]'") from error
     return importlib.import_module("pyarrow")
@@ -64,7 +69,9 @@ def is_missing(value: Any) -> bool:
 
 def _read_text(path: Path) -> tuple[str, str]:
     """The text of a file and its encoding: UTF-8, with or without a byte order mark."""
-    content = path.read_bytes()
+    if _beginning(path).startswith(b"\0\0\0\0"):  # as in a sparse file, of which all is zeros
+        raise ValueError(f"{path} has NUL characters: it is damaged, or not a text file")
+    content = read_bytes(path, MAX_BYTES)
     encoding = "utf-8-sig" if content.startswith(b"\xef\xbb\xbf") else "utf-8"
     try:
         text = content.decode(encoding)
@@ -80,10 +87,17 @@ def _read_text(path: Path) -> tuple[str, str]:
     return text, encoding
 
 
+def _beginning(path: Path) -> bytes:
+    size_of(path)
+    with path.open("rb") as file:
+        return file.read(BEGINNING)
+
+
 def _load_csv(path: Path) -> Table:
     text, encoding = _read_text(path)
     first = text[: text.find("\n") + 1]
-    separator = _separator(text, path)
+    separator, columns = _separator(text, path)
+    _check_count(path, columns)
     try:
         # without `header`, as pandas would rename columns and take surplus cells for an index
         cells = pd.read_csv(
@@ -102,18 +116,25 @@ def _load_csv(path: Path) -> Table:
     return Table(path, "csv", frame, Dialect(separator, encoding, end))
 
 
-def _separator(text: str, path: Path) -> str:
-    """The separator that splits the header into most columns; a tab for .tsv."""
-    if path.suffix.lower() == ".tsv":
-        return "\t"
+def _separator(text: str, path: Path) -> tuple[str, int]:
+    """The separator that splits the header into most columns, a tab for .tsv; and their number."""
     counts = {}
-    for separator in SEPARATORS:
+    for separator in ("\t",) if path.suffix.lower() == ".tsv" else SEPARATORS:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
         try:
             counts[separator] = len(next(filter(None, reader)))
         except csv.Error:  # a cell beyond the limit: not the separator of this header
             counts[separator] = 0
-    return max(SEPARATORS, key=lambda separator: counts[separator])
+    most = max(counts, key=lambda separator: counts[separator])
+    return most, counts[most]
+
+
+def _check_count(path: Path, columns: int) -> None:
+    if columns > MAX_COLUMNS:
+        raise ValueError(
+            f"{path} has {columns:,} columns, but no more than {MAX_COLUMNS:,} are read; save the "
+            "features as an array in an .npz file"
+        )
 
 
 def _check_columns(path: Path, names: list[str]) -> None:
@@ -129,27 +150,48 @@ def _load_json_lines(path: Path) -> Table:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
+            record = parse(line)
+        except ValueError as error:
             raise ValueError(f"{path}, line {number} is not JSON: {error}") from None
         if not isinstance(record, dict):
             raise ValueError(f"{path}, line {number} is not an object with named values")
         records.append(record)
     columns = list(dict.fromkeys(name for record in records for name in record))
+    _check_count(path, len(columns))
     cells = {name: [record.get(name) for record in records] for name in columns}
     return Table(path, "jsonl", pd.DataFrame(cells, dtype=object))
 
 
 def _load_parquet(path: Path) -> Table:
     arrow = pyarrow()
+    size_of(path)
     try:
-        table = arrow.parquet.read_table(path)
-    except arrow.ArrowInvalid as error:
-        raise ValueError(f"{path} is not a readable parquet file ({error})") from None
+        _check_count(path, len(arrow.parquet.read_schema(path).names))
+        table = arrow.parquet.ParquetFile(path).read()  # this file alone, not a data set of files
+        table.validate(full=True)  # a damaged column can have places outside of its values
+        # Arrow types keep whole numbers with gaps, pairs and bytes as they are
+        frame = table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+    except (arrow.ArrowException, OSError, OverflowError, MemoryError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{path} is not a readable parquet file ({reason})") from None
     _check_columns(path, table.column_names)
-    # Arrow types keep whole numbers with gaps, pairs and bytes as they are
-    frame = table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+    for name in table.column_names:
+        if arrow.types.is_temporal(table[name].type):
+            _check_times(arrow, path, name, table[name])
     return Table(path, "parquet", frame)
+
+
+def _check_times(arrow: Any, path: Path, name: str, column: Any) -> None:
+    """Refuse dates and times that Python does not have."""
+    try:
+        arrow.compute.min_max(column).as_py()
+    except (OverflowError, ValueError):
+        raise ValueError(
+            f"{path}: column {name!r} has dates outside of the years 1 to 9999; replace them, or "
+            "leave them empty"
+        ) from None
+    except arrow.ArrowNotImplementedError:  # of some durations; these are numbers
+        pass
 
 
 def _as_values(cells: pd.Series, decimal_comma: bool) -> pd.Series:

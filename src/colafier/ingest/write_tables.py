@@ -12,7 +12,8 @@ import pandas as pd
 from colafier.ingest import table_files
 from colafier.ingest.column_roles import ReadOptions
 from colafier.ingest.dataset import Dataset
-from colafier.ingest.npz_files import load_array, read_npz
+from colafier.ingest.npz_files import read_npz
+from colafier.readers import arrays
 
 ORIGINAL = "original_label"
 
@@ -116,16 +117,16 @@ def save_npz(dataset: Dataset, labels: LabelTexts, rows: list[int], path: Path) 
     if dataset.frame is None or dataset.label_column is None:
         raise ValueError(f"{dataset.source} was read without labels: there is none to replace")
     _check_unchanged(dataset)
-    with np.load(dataset.source, allow_pickle=False) as archive:
-        arrays = {name: load_array(dataset.source, archive, name) for name in archive.files}
-    old = arrays[dataset.label_column]
+    with arrays.opened(dataset.source) as archive:
+        found = {name: archive.read(name) for name in archive.names}
+    old = found[dataset.label_column]
     new = _replaced(dataset.frame[dataset.label_column], dataset.original, labels)
     is_text = old.dtype.kind in "SU"
     cells = ["" if table_files.is_missing(cell) else cell for cell in new] if is_text else new
-    arrays[free_name(ORIGINAL, list(arrays))] = old
-    arrays[dataset.label_column] = np.asarray(cells, dtype=str if is_text else old.dtype)
+    found[free_name(ORIGINAL, list(found))] = old
+    found[dataset.label_column] = np.asarray(cells, dtype=str if is_text else old.dtype)
     n = len(dataset)
-    cut = {k: a[rows] if a.ndim and len(a) == n else a for k, a in arrays.items()}
+    cut = {k: a[rows] if a.ndim and len(a) == n else a for k, a in found.items()}
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **cut)
 

@@ -7,29 +7,66 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from colafier._io import read_json_object, write_json
+from colafier._io import write_json
+from colafier._validation import Range
 from colafier.audit.policy import EXCLUDE, KEEP, REVIEW
 from colafier.core.lid import lid
 from colafier.nets.inference import as_float, evaluating, predict
 from colafier.nets.normalize import Normalize
+from colafier.readers import json_files
 from colafier.report.snippets import Snippets
 from colafier.review.decided import undecided
 from colafier.training import records
 
-FORMAT = "colafier-evidence-2"
+FORMAT: Literal["colafier-evidence-2"] = "colafier-evidence-2"
 NAME = "evidence.json"
 MAX_ROWS = 300  # rows with evidence
 NEAREST = 3  # rows shown for each label
 NEIGHBORS = 20  # nearest rows whose labels are counted, and neighbors for LID
 MAX_SEARCHED = {2: 100_000, 4: 5_000}  # rows searched for neighbors: vectors, images
 CHUNK = 512
+
+
+Score = Annotated[float, Range(-1e9, 1e9)] | None
+Row = Annotated[int, Range(0)]
+
+
+class Numbered(TypedDict):
+    """The number of a row."""
+
+    row: Row
+
+
+class Reasons(Numbered, total=False):
+    """What is stored about a doubtful row."""
+
+    shown: dict[str, Any]
+    alternative: str
+    near: dict[str, list[tuple[Row, Score]]]
+    around: list[tuple[str, Row]]  # labels with their counts
+    lid: dict[str, Score]
+    votes: list[tuple[str, str]]
+    trajectory: list[Score]
+
+
+class Stored(TypedDict):
+    """The content of evidence.json."""
+
+    format: Literal["colafier-evidence-2"]
+    classes: NotRequired[list[str]]
+    truth: NotRequired[list[Annotated[int, Range(-1)]] | None]
+    rows: list[Reasons]
+    typical: NotRequired[dict[str, dict[str, str]]]
+    others: NotRequired[dict[str, dict[str, Any]]]
+    versions: NotRequired[dict[str, str]]
+    commit: NotRequired[str | None]
 
 
 @dataclass(frozen=True)
@@ -113,11 +150,12 @@ def write(out: Path, evidence: Mapping[str, Any]) -> None:
 
 def read(out: Path) -> dict[str, Any]:
     """What `write` stored; empty if the folder has none."""
-    found = read_json_object(out / NAME)
-    if found and found.get("format") != FORMAT:
-        raise ValueError(
-            f"{out / NAME} is not evidence in the format {FORMAT!r}; remove it, or run again"
-        )
+    path = out / NAME
+    found: dict[str, Any] = json_files.read_if_there(path, Stored)
+    if not found:
+        return found
+    if max(found.get("truth") or [0]) >= len(found.get("classes", "x")):
+        raise json_files.damaged(path, "truth has a class that is not among its classes")
     return found
 
 

@@ -1,19 +1,52 @@
-"""The files of a finished run, as the report reads them."""
+"""The files of a finished run: what they hold, and how they are read and checked."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import pandas as pd
 
-from colafier._io import read_json_object
+from colafier._validation import Range
+from colafier.readers import json_files
 from colafier.report import evidence
+from colafier.review import label_file
 
 LABELS, SUMMARY, CONFIG, METRICS = "labels.csv", "summary.json", "config.json", "metrics.jsonl"
 RECORD, NOISE = "record.json", "noise.json"  # of runs that are scored against the truth
 TAKEN_OVER = "continued.done"  # results of a continued run, while they replace those of before
+
+Count = Annotated[int, Range(0, 10**12)]
+Share = Annotated[float, Range(0, 1)]
+MODERATE = Range(-1e150, 1e150)  # sums and squares of such numbers are finite
+Figure = int | Annotated[float, MODERATE] | None
+
+
+class Summary(TypedDict):
+    """The content of summary.json."""
+
+    fingerprint: str
+    rows: Count
+    labeled: Count
+    trusted: NotRequired[Count]
+    classes: Count
+    estimated_noise_rate: Share
+    estimated_noise_interval: list[Share]  # low and high
+    estimated_wrong_labels: Count
+    actions: dict[str, Count]
+    relabeled: Count
+    expected_fixed: Count
+    expected_broken: Count
+    accuracy_on_unseen_observed_labels: Share | None
+    input: dict[str, Any]
+
+
+class Record(TypedDict, total=False):
+    """What is used of record.json."""
+
+    seconds: Figure
+    test_accuracy: Figure
+    audit: dict[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -65,20 +98,23 @@ def read(out: Path, summary: dict[str, Any] | None = None) -> RunFiles:
     """
     if summary is None:
         refuse_mixed(out)
-        summary = read_json_object(out / SUMMARY)
+        summary = read_summary(out)
     if not summary or not (out / LABELS).exists():
         raise FileNotFoundError(
             f"{out} is not the folder of a finished run: {LABELS} or {SUMMARY} is missing; "
             "make one with: colafier purify SOURCE -o OUT"
         )
+    found = evidence.read(out)
+    if max((entry["row"] for entry in found.get("rows", ())), default=0) >= summary["rows"]:
+        raise json_files.damaged(out / evidence.NAME, "it is about rows that the run does not have")
     return RunFiles(
-        lines=pd.read_csv(out / LABELS, dtype=str, keep_default_na=False),
+        lines=label_file.read(out / LABELS, summary["rows"]),
         summary=summary,
-        config=read_json_object(out / CONFIG),
-        epochs=json_lines(out / METRICS),
-        evidence=evidence.read(out),
-        record=read_json_object(out / RECORD),
-        noise=read_json_object(out / NOISE),
+        config=json_files.read_if_there(out / CONFIG, dict[str, Any]),
+        epochs=read_epochs(out),
+        evidence=found,
+        record=read_record(out),
+        noise=json_files.read_if_there(out / NOISE, dict[str, Any]),
     )
 
 
@@ -90,14 +126,20 @@ def refuse_mixed(out: Path) -> None:
         )
 
 
-def json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects in a file of JSON lines; none if there is no such file."""
-    if not path.exists():
-        return []
-    try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); run again") from error
-    if not all(isinstance(line, dict) for line in lines):
-        raise ValueError(f"{path} is damaged (a line is not an object); run again")
-    return lines
+def read_summary(out: Path) -> dict[str, Any]:
+    """The summary.json of a run; empty if the run is not finished."""
+    summary: dict[str, Any] = json_files.read_if_there(out / SUMMARY, Summary)
+    if summary and len(summary["estimated_noise_interval"]) != 2:
+        raise json_files.damaged(out / SUMMARY, "estimated_noise_interval must have two numbers")
+    return summary
+
+
+def read_epochs(out: Path) -> list[dict[str, Any]]:
+    """The figures of each epoch; none if the run kept none."""
+    return json_files.read_lines(out / METRICS, dict[str, Figure])
+
+
+def read_record(out: Path) -> dict[str, Any]:
+    """The scores of a run; empty if it has none."""
+    record: dict[str, Any] = json_files.read_if_there(out / RECORD, Record)
+    return record

@@ -2,17 +2,51 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any, TypedDict
 
 import torch
+from torch import Tensor
 
 from colafier._io import atomic_file
+from colafier._validation import Range, as_declared
 from colafier.methods.contract import Method
+from colafier.readers.files import size_of
+from colafier.training.config import MAX_EPOCHS
 from colafier.training.distributed import Processes
 from colafier.training.engine import Engine
 
 NAME = "checkpoint.pt"
 MAY_GROW = ("epochs", "observed labels")  # may differ when a finished run is trained further
+
+
+class _Run(TypedDict):
+    """What is used of the settings of a run."""
+
+    epochs: Annotated[int, Range(1, MAX_EPOCHS)]
+
+
+class _Random(TypedDict):
+    """Torch's random states."""
+
+    cpu: Tensor
+    cuda: list[Tensor]
+
+
+class _Engine(TypedDict):
+    """The state of the optimizers."""
+
+    optimizers: dict[str, dict[str, Any]]
+    skipped_steps: Annotated[int, Range(0)]
+
+
+class _State(TypedDict):
+    """The content of a checkpoint."""
+
+    run: _Run
+    epochs: list[dict[str, Any]]
+    method: Any
+    engine: _Engine
+    random: _Random
 
 
 class CheckpointError(ValueError):
@@ -76,12 +110,12 @@ class Checkpoint:
         try:
             method.load_state_dict(state["method"])
             engine.load_state_dict(state["engine"])
-        except (RuntimeError, ValueError) as error:
+            _set_random_states(state["random"])
+        except Exception as error:  # values from a file can fail in any way
             raise CheckpointError(
                 f"the checkpoint {path} does not fit {type(method).__name__} with this net; "
                 f"resume with the net, data and version that the run was started with ({error})"
             ) from error
-        _set_random_states(state["random"])
         epochs: list[dict[str, Any]] = state["epochs"]
         return epochs
 
@@ -102,7 +136,8 @@ def epochs_done(path: Path) -> int:
 
 def epochs_planned(path: Path) -> int:
     """How many epochs the run of a checkpoint has in all."""
-    return int(_read(path)["run"]["epochs"])
+    planned: int = _read(path)["run"]["epochs"]
+    return planned
 
 
 def _write(state: dict[str, Any], file: IO[bytes]) -> None:
@@ -116,8 +151,10 @@ def _write(state: dict[str, Any], file: IO[bytes]) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    size_of(path)
     try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        found = torch.load(path, map_location="cpu", weights_only=True)
+        state: dict[str, Any] = as_declared("", found, _State)
     except Exception as error:  # a damaged file can fail in any way
         raise CheckpointError(f"{path} is damaged; start over without it") from error
     return state

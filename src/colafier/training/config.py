@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from colafier._validation import Range
 
 CIFAR10_SHAPE = (3, 32, 32)
+MAX_EPOCHS = 100_000
 ROWS_PER_DEVICE = 2  # at least, in each batch: a single row has no other to be compared with
 
 
@@ -23,7 +24,7 @@ class TrainConfig:
     dtype: str = "auto"  # number type of the backbone: auto, float32 or bf16
     init: Literal["auto", "torch", "kaiming-fan-out"] = "auto"  # how new weights start
     input_statistics: Literal["auto", "fitted", "cifar10-authors"] = "auto"
-    epochs: Annotated[int, Range(1)] = 200
+    epochs: Annotated[int, Range(1, MAX_EPOCHS)] = 200
     batch_size: Annotated[int, Range(2)] = 128  # over all devices
     lr: Annotated[float, Range(0)] = 0.001
     # share of the learning rate that is left at the end of a half cosine; 1: constant rate; None:

@@ -126,6 +126,7 @@ class Engine:
             )
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
+            _check_shapes(optimizer)
         self.skipped_steps = state["skipped_steps"]
 
     def _known(self, names: tuple[str, ...] | None, default: tuple[str, ...]) -> tuple[str, ...]:
@@ -186,6 +187,15 @@ class Engine:
         """Buffers that a forward pass may change, such as BatchNorm's; row tables stage theirs."""
         modules = [m for m in self.method.modules() if not isinstance(m, RowTable)]
         return [buffer for m in modules for buffer in m.buffers(recurse=False)]
+
+
+def _check_shapes(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse a stored state that fits no parameter, which torch notices only at the next step."""
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            fits = isinstance(value, Tensor) and value.shape in (parameter.shape, torch.Size())
+            if not fits and value is not None:
+                raise ValueError(f"{name} of an optimizer does not fit its parameter")
 
 
 def _nothing(table: RowTable) -> tuple[Tensor, Tensor]:

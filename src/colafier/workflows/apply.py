@@ -1,6 +1,5 @@
 """Apply a person's decisions to the folder of a run, and continue its training with them."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -13,13 +12,12 @@ import pandas as pd
 
 from colafier._io import atomic_file, write_json
 from colafier._surroundings import own_surroundings
-from colafier.audit.label_table import COLUMNS
 from colafier.audit.policy import EXCLUDE
 from colafier.ingest.read import Dataset
 from colafier.ingest.write_back import write_back
-from colafier.report import page
+from colafier.report import page, run_files
 from colafier.report.run_files import TAKEN_OVER, refuse_mixed
-from colafier.review import decisions
+from colafier.review import decisions, label_file
 from colafier.review.apply import apply_decisions
 from colafier.review.decided import REVIEWED_AT, DecidedRows
 from colafier.training import checkpoint
@@ -82,19 +80,8 @@ def open_run(out: Path, table: str = LABELS) -> Run:
 
 
 def _read_run(out: Path, table: str) -> Run:
-    try:
-        summary = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
-        if not isinstance(summary["fingerprint"], str):
-            raise ValueError("its fingerprint is not text")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{out / SUMMARY} is damaged: {error}") from error
-    lines = _read_table(out / table)
-    if lines["row"].tolist() != [str(row) for row in range(summary.get("rows", -1))]:
-        raise ValueError(
-            f"{out / table} does not hold the {summary.get('rows')} rows of the run in their "
-            f"order; restore the file that the run wrote"
-        )
-    return Run(out, lines, summary)
+    summary = run_files.read_summary(out)
+    return Run(out, label_file.read(out / table, summary["rows"]), summary)
 
 
 def apply(out: Path, files: Sequence[Path], *, reset: bool = False) -> Applied:
@@ -253,18 +240,6 @@ def _same_embedder(options: Options, summary: dict[str, Any]) -> Options:
     """The options with the embedder that the run used, in place of `auto`."""
     name = summary.get("input", {}).get("embedder")
     return options if name is None else replace(options, embedder=name)
-
-
-def _read_table(path: Path) -> pd.DataFrame:
-    try:
-        lines = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is gone; start over with --overwrite") from None
-    except (ValueError, UnicodeError) as error:  # errors of pandas' parser are ValueErrors
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if missing := [name for name in ("row", "name", *COLUMNS) if name not in lines]:
-        raise ValueError(f"{path} has no column {missing[0]!r}: it is not the table of a run")
-    return lines
 
 
 def _counted(summary: dict[str, Any], lines: pd.DataFrame, decided: DecidedRows) -> dict[str, Any]:

@@ -1,17 +1,16 @@
 """Compare finished runs: find them in folders, group those that differ only in the seed."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from colafier._io import read_json_object
+from colafier.readers import json_files
 from colafier.report import comparison_page, run_files
 from colafier.report.comparison import CURVES, FIGURES, Group, Run, grouped
-from colafier.report.run_files import METRICS
+from colafier.report.run_files import MODERATE
 from colafier.workflows import run_dir
-from colafier.workflows.run_dir import CONFIG, RECORD, SUMMARY, RunConfig
+from colafier.workflows.run_dir import CONFIG, SUMMARY, RunConfig
 
 DEPTH = 3  # how far below a given folder runs are looked for
 
@@ -47,11 +46,11 @@ def compare(paths: Iterable[Path]) -> Comparison:
 def read(folder: Path) -> Run:
     """What is compared of the run in a folder; an error if it is not finished."""
     config = run_dir.read_config(folder)
-    summary = read_json_object(folder / SUMMARY)
+    summary = json_files.read_if_there(folder / SUMMARY, dict[str, Any])
     if not summary:
         raise ValueError("the run is not finished")
-    lines = run_files.json_lines(folder / METRICS)
-    record = read_json_object(folder / RECORD)
+    lines = run_files.read_epochs(folder)
+    record = run_files.read_record(folder)
     audit = {f"audit.{name}": value for name, value in (record.get("audit") or {}).items()}
     seconds = sum(_numbers(line, ["seconds"]).get("seconds", 0) for line in lines)
     seed = _numbers(config.asked, ["seed"])
@@ -96,10 +95,10 @@ def _settings(config: RunConfig) -> dict[str, Any]:
 
 
 def _numbers(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, float]:
-    """Those of the values with these names that are finite numbers."""
+    """Those of the values with these names that are numbers."""
     there = {name: values[name] for name in names if name in values}
     return {
         name: value
         for name, value in there.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value in MODERATE
     }

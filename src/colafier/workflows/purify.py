@@ -24,7 +24,7 @@ from colafier.ingest.write_back import check_form
 from colafier.nets import net_factory
 from colafier.review.decided import DecidedRows
 from colafier.training import checkpoint
-from colafier.training.config import TrainConfig
+from colafier.training.config import MAX_EPOCHS, TrainConfig
 from colafier.workflows import run_dir
 from colafier.workflows.labeled_data import LabeledData, with_labels
 from colafier.workflows.outputs import Outcome, Outputs
@@ -50,7 +50,7 @@ class Options:
     size: int | None = None
     method: str = TrainConfig.method
     net: str | None = None
-    epochs: Annotated[int, Range(1)] | None = None
+    epochs: Annotated[int, Range(1, MAX_EPOCHS)] | None = None
     min_confidence: Annotated[float, Range(0, 1)] = AuditConfig.min_confidence
     seed: int = 0
     write: str | None = None

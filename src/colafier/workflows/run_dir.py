@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from colafier._io import atomic_file, read_json_object, to_json, write_json
-from colafier._validation import checked
+from colafier._io import atomic_file, to_json, write_json
 from colafier.embed import encode
+from colafier.readers import json_files
 from colafier.report import evidence, page
 from colafier.report.run_files import TAKEN_OVER
 from colafier.training import checkpoint
@@ -28,7 +28,7 @@ MODEL, DATA = "model", "purified"
 FILES = (
     SUMMARY, RECORD, NOISE, LABELS, BEFORE, METRICS, checkpoint.NAME, evidence.NAME, page.NAME,
 )  # fmt: skip
-FORMAT = "colafier-run-2"
+FORMAT: Literal["colafier-run-2"] = "colafier-run-2"
 
 Kind = Literal["purify", "train"]
 
@@ -48,7 +48,7 @@ class RunConfig:
     classes: tuple[str, ...] | None = None
     train: dict[str, Any] | None = None  # the resolved training configuration
     audit: dict[str, Any] | None = None
-    format: str = FORMAT
+    format: Literal["colafier-run-2"] = FORMAT
 
     @property
     def resume_command(self) -> str:
@@ -65,14 +65,8 @@ def read_config(out: Path) -> RunConfig:
     path = out / CONFIG
     if not path.exists():
         raise FileNotFoundError(f"there is no run in {out}: it has no {CONFIG}")
-    content = read_json_object(path)
-    if content.get("format") != FORMAT:
-        raise ValueError(f"{path} is not the configuration of a run: its format is not {FORMAT}")
-    kinds = {name: field.type for name, field in RunConfig.__dataclass_fields__.items()}
-    try:
-        return RunConfig(**checked(content, kinds, "entry"))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+    config: RunConfig = json_files.read(path, RunConfig)
+    return config
 
 
 def write_config(out: Path, config: RunConfig) -> None:

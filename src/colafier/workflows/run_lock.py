@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from colafier.readers.json_files import parse
+
 LOCK = "run.lock"
 
 
@@ -94,7 +96,7 @@ def _this_process() -> dict[str, Any]:
 
 def _read(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = parse(text)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from colafier._io import read_json_object
+from colafier.report import run_files
 from colafier.workflows import experiment, run_dir
-from colafier.workflows.run_dir import RECORD, SUMMARY
+from colafier.workflows.run_dir import SUMMARY
 from colafier.workflows.settings import Settings, refuse_changes
 
 MakeSettings = Callable[[Settings | None], Settings]  # from the settings of an older run, if any
@@ -97,7 +97,7 @@ def train(
     for run in runs:
         if run.finished:
             say(f"Seed {run.seed} is finished.")
-            records[run.seed] = read_json_object(run.folder / RECORD)
+            records[run.seed] = run_files.read_record(run.folder)
             continue
         say(f"{'Continuing' if run.started else 'Training'} with seed {run.seed} ...")
         try:

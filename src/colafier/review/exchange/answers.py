@@ -1,5 +1,6 @@
 """Rows to export and answers to import, in a form that is the same for all labeling tools."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from colafier.ingest.dataset import counted, listed
 from colafier.review.apply import classes_of
 from colafier.review.decided import undecided
 from colafier.review.decisions import Choice, Decision, Review, format_time
+
+NUMBER = re.compile("[0-9]{1,12}")
 
 
 @dataclass(frozen=True, eq=False)  # tables have no plain equality
@@ -44,7 +47,7 @@ class KnownRows:
     def row(self, value: object, where: str) -> int:
         """The number of an existing row; some tools return it as text."""
         text = str(value)
-        if isinstance(value, bool) or not text.isdecimal() or int(text) >= len(self.lines):
+        if not NUMBER.fullmatch(text) or int(text) >= len(self.lines):
             raise ValueError(f"{where}: {value!r} is not the number of a row")
         return int(text)
 

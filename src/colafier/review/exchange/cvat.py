@@ -13,9 +13,11 @@ from colafier._io import atomic_file
 from colafier.ingest.dataset import counted
 from colafier.ingest.image_files import is_image_name, suffix_of
 from colafier.ingest.output_folder import safe_name
-from colafier.review.decisions import MAX_BYTES
+from colafier.readers import archives
+from colafier.readers.json_files import MAX_BYTES
 from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
+NUMBER = re.compile(r"[0-9]{1,9}")
 SYNSETS = "synsets.txt"
 NO_LABEL = "no_label"  # the folder of images without a label
 EXCLUDE = "colafier-exclude"  # a label that people may add in CVAT
@@ -84,21 +86,18 @@ def folder_names(classes: list[str]) -> dict[str, str]:
 
 def _entries(path: Path) -> Iterator[tuple[str, str]]:
     """The name and the label of each image."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            files = [entry for entry in archive.infolist() if not entry.is_dir()]
-            synsets = [e for e in files if PurePosixPath(e.filename).name == SYNSETS]
-            if synsets:
-                labels = _lines(archive, synsets[0])
-                texts = [e for e in files if e.filename.endswith(".txt") and e not in synsets]
-                yield from _listed(archive, texts, labels)
-                return
-            for entry in files:
-                parts = PurePosixPath(entry.filename).parts
-                if len(parts) > 1 and is_image_name(parts[-1]):
-                    yield parts[-1], parts[-2]
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise ValueError(f"{path} is not a readable zip: {error}") from None
+    with archives.opened(path) as archive:
+        files = [entry for entry in archive.infolist() if not entry.is_dir()]
+        synsets = [e for e in files if PurePosixPath(e.filename).name == SYNSETS]
+        if synsets:
+            labels = _lines(archive, synsets[0])
+            texts = [e for e in files if e.filename.endswith(".txt") and e not in synsets]
+            yield from _listed(archive, texts, labels)
+            return
+        for entry in files:
+            parts = PurePosixPath(entry.filename).parts
+            if len(parts) > 1 and is_image_name(parts[-1]):
+                yield parts[-1], parts[-2]
 
 
 def _listed(
@@ -112,14 +111,11 @@ def _listed(
                 yield PurePosixPath(name).name, NO_LABEL
                 continue
             place = numbers[0]
-            if not place.isdecimal() or int(place) >= len(labels):
+            if not NUMBER.fullmatch(place) or int(place) >= len(labels):
                 raise ValueError(f"{text.filename}, line {number}: no label has number {place!r}")
             yield PurePosixPath(name).name, labels[int(place)]
 
 
 def _lines(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> list[str]:
-    with archive.open(entry) as file:
-        content = file.read(MAX_BYTES + 1)  # the size that the zip states may be wrong
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"{entry.filename} is larger than {MAX_BYTES:,} bytes, so it is not read")
+    content = archives.read_entry(archive, entry, MAX_BYTES)
     return [line for line in content.decode("utf-8").splitlines() if line.strip()]

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from colafier._io import atomic_file
-from colafier.review.decisions import read_json
+from colafier.readers import json_files
+from colafier.review.decisions import SAVE_AGAIN
 from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows, modified_at
 
 ROW, DECIDED = "colafier_row", "decided"
@@ -46,7 +47,7 @@ def write(outgoing: OutgoingRows, path: Path) -> list[Path]:
 
 def read(path: Path, known: KnownRows) -> Answers:
     """Samples with a label in `decided`, or with one of the tags keep, suggestion and exclude."""
-    content = read_json(path)
+    content = json_files.read(path, Any, SAVE_AGAIN)
     if not isinstance(content, dict) or not isinstance(content.get("samples"), list):
         raise ValueError(f"{path} has no samples; write it with dataset.write_json")
     info = content.get("info")

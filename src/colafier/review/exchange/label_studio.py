@@ -14,7 +14,8 @@ from xml.sax.saxutils import quoteattr
 
 from colafier import __version__
 from colafier._io import atomic_file
-from colafier.review.decisions import format_time, parse_time, read_json
+from colafier.readers import json_files
+from colafier.review.decisions import SAVE_AGAIN, format_time, parse_time
 from colafier.review.exchange.answers import Answer, Answers, KnownRows, OutgoingRows
 
 LABEL, EXCLUDE, ITEM = "label", "exclude", "item"  # names of the controls and of the shown object
@@ -46,7 +47,7 @@ def write(outgoing: OutgoingRows, path: Path, prefix: str | None = None) -> list
 
 def read(path: Path, known: KnownRows) -> Answers:
     """The annotations of an export, without tasks that were skipped or that people disagree on."""
-    tasks = read_json(path)
+    tasks = json_files.read(path, Any, SAVE_AGAIN)
     if not isinstance(tasks, list):
         raise ValueError(f"{path} is not a list of tasks; export from Label Studio as JSON")
     answers = Answers()

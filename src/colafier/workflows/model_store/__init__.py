@@ -20,6 +20,7 @@ from colafier import __version__
 from colafier._io import atomic_folder, to_json
 from colafier.nets import Backbone, inference, net_factory
 from colafier.nets.normalize import Normalize
+from colafier.readers.files import size_of
 from colafier.workflows.model_store import architectures, cards
 from colafier.workflows.model_store import config as configs
 from colafier.workflows.model_store.config import (
@@ -172,6 +173,7 @@ def _config(model: StoredModel) -> dict[str, Any]:
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
+    size_of(path)
     path.open("rb").close()  # a file without read permission is not reported as damaged
     try:
         return load_file(path)

@@ -1,32 +1,46 @@
 """The config.json of a stored model; every value is checked, because the file may be hostile."""
 
-import json
 from math import prod
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from colafier._validation import checked
+from colafier._validation import Range, checked
 from colafier.nets import NETS
+from colafier.readers import json_files
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 FORMAT = 2
+MAX_SIDE = 4096  # of an image in pixels
+
+
+class Input(TypedDict):
+    """How items become rows."""
+
+    kind: Literal["image", "text", "table", "vector"]
+    embedder: NotRequired[str]
+    embedder_key: NotRequired[str]
+    size: NotRequired[Annotated[int, Range(1, MAX_SIDE)] | None]
+    channels: NotRequired[Annotated[int, Range(1, 4)]]
+    file: NotRequired[str]
+    columns: NotRequired[tuple[str, ...]]
+
+
 KINDS: dict[str, Any] = {
     "format": int,
     "colafier": str,  # the version that wrote it
     "method": str,
-    "hyper": dict,
-    "epochs": int,
+    "hyper": dict[str, Any],
+    "epochs": Annotated[int, Range(0)],
     "architecture": str,
-    "members": int,  # nets of an ensemble
+    "members": Annotated[int, Range(1, 100)],  # nets of an ensemble
     "net": str,
     "dtype": str,
     "row_shape": tuple[int, ...],
     "classes": tuple[str, ...],
-    "input": dict,
-    "about": dict,
+    "input": Input,
+    "about": dict[str, Any],
 }
 MAX_VALUES = 2**24  # in one row: a hostile config must not fill the memory
-MAX_MEMBERS = 100
 
 
 class ModelFolderError(ValueError):
@@ -41,13 +55,11 @@ def read(folder: Path) -> dict[str, Any]:
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} is not the folder of a model: it has no {name}")
     try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ModelFolderError(f"{folder / CONFIG} is damaged: it is not JSON ({error})") from error
-    try:
-        config = check(config)
-    except ValueError as error:
+        config = check(json_files.read(folder / CONFIG, Any))
+    except ModelFolderError as error:
         raise ModelFolderError(f"{folder / CONFIG}: {error}") from error
+    except ValueError as error:
+        raise ModelFolderError(str(error)) from error
     file = config["input"].get("file")
     if file is not None and not (folder / file).is_file():
         raise FileNotFoundError(f"{folder} is incomplete: it has no {file}")
@@ -71,15 +83,11 @@ def check(config: Any) -> dict[str, Any]:
         raise ModelFolderError(f"row_shape must be (d,) or (c, h, w), not {shape}")
     if len(classes) < 2 or len(set(classes)) < len(classes):
         raise ModelFolderError("classes must be two or more different names")
-    if not 1 <= values["members"] <= MAX_MEMBERS:
-        raise ModelFolderError(f"members must be 1 to {MAX_MEMBERS}, not {values['members']}")
     if values["net"] not in NETS:
         raise ModelFolderError(
             f"the net {values['net']!r} is none of {', '.join(NETS)}, so it cannot be rebuilt from "
             "its name; save a custom net with torch.save, or pickle the estimator"
         )
-    if type(values["input"].get("kind")) is not str:
-        raise ModelFolderError("input must have a kind, such as image or vector")
     if "file" in values["input"]:
         check_file_name(values["input"]["file"])
     return values
