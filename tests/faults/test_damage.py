@@ -18,7 +18,7 @@ WORKER = Path(__file__).with_name("damaged_files.py")
 ALL = os.environ.get("COLAFIER_FAULTS") == "all"
 CASES = 100 if ALL else 5  # of each kind
 SEED = 0
-SECONDS = 3600 if ALL else 180
+SECONDS = 3600 if ALL else 600
 CLUMSY = re.compile(
     r"object has no attribute|NoneType|Traceback|unexpected keyword|not subscriptable"
 )
