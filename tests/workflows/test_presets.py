@@ -91,7 +91,7 @@ def test_hyper_parameters_are_complete() -> None:
         ({"lr": float("nan")}, {}, "lr must be a number.*, not nan"),
         ({"limit": 0}, {}, "limit must be .*at least 2"),
         ({"lr_floor": 1.5}, {}, "lr_floor must be .*0 to 1.*, not 1.5"),
-        ({"epochs": 0}, {}, "epochs must be .*at least 1"),
+        ({"epochs": 0}, {}, "epochs must be .*1 to 100000"),
         ({"init": "zeros"}, {}, "init must be .*kaiming-fan-out"),
         ({"input_statistics": "imagenet"}, {}, "input_statistics must be .*cifar10-authors"),
         ({"batch_size": 7, "devices": 4}, {}, "at least 8"),
