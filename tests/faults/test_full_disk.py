@@ -11,7 +11,7 @@ from commands import ALL, Counts, Ended, assert_same, restore
 from faulty_files import HALF, NEED_ROOM
 from scenes import QUICK, SLOW, Scenes
 
-MOMENTS = 8  # of a scene, in a quick test
+MOMENTS = 4  # of a scene, in a quick test
 ADVICE = re.compile(r"continue with: colafier (?P<other>.+)|make room and give the command again")
 
 

@@ -8,7 +8,7 @@ import pytest
 from commands import ALL, Counts, Ended, Scene, assert_same, restore, same, state
 from scenes import QUICK, SLOW, Scenes
 
-STATES = 16  # of a scene in a quick test; half as many if it trains
+STATES = 8  # of a scene in a quick test; half as many if it trains
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(SLOW if ALL else ())])

@@ -16,7 +16,7 @@ from own_data import fruit
 from scenes import Scenes
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-TIMES = 20 if ALL else 2  # of each signal
+TIMES = 20 if ALL else 1  # of each signal
 REFUSED = ("another run is writing to", "exists; use --resume")
 
 
