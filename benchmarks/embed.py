@@ -29,8 +29,6 @@ def engines(net: EfficientNetLite, size: int, threads: int) -> Iterator[tuple[st
     """The engines by name, each a function from images as bytes to features."""
     yield "torch", _torch(net, torch.float32)
     yield "torch bf16", _torch(net, torch.bfloat16)
-    fast = torch.compile(net)
-    yield "torch compiled", _torch(fast, torch.float32)
     yield "onnxruntime", _onnx(net, size, threads)
     yield "openvino", compiled(net, size, threads)
 
